@@ -1,5 +1,6 @@
 """The values that stages hand to each other. All are frozen: a stage takes some and returns new ones."""
 
+import base64
 import hashlib
 import json
 
@@ -84,11 +85,18 @@ class Reference:
 
 @dataclass(frozen=True)
 class Change:
-    """One file of a change set. `base` is the sha256 of what was on disk when it was rendered ("" = no file)."""
+    """One file of a change set. `base` is the sha256 of what was on disk when it was rendered ("" = no file).
+
+    `content` is the file's text, or its bytes in base64 if `binary` (plots).
+    """
 
     path: str
     content: str
     base: str
+    binary: bool = False
+
+    def data(self) -> bytes:
+        return base64.b64decode(self.content, validate=True) if self.binary else self.content.encode()
 
 
 @dataclass(frozen=True)
