@@ -1,0 +1,130 @@
+"""Takes a workspace and a kernel's name, and gives a copy to run it in, with hashes that tell whether a run changed it."""
+
+import contextlib
+import hashlib
+import re
+import secrets
+import shutil
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from liger_dev.errors import BadInput
+
+_SHARED = (
+    "pyproject.toml",
+    "test/__init__.py",
+    "test/utils.py",
+    "test/kernels/__init__.py",
+    "test/kernels/conftest.py",
+)
+_FOLDERS = ("kernels", "benchmark/scripts")
+_PYTEST_INI = "[pytest]\npythonpath = .\n"
+
+
+@dataclass(frozen=True)
+class KernelCopy:
+    """A kernel in a scratch copy of its workspace.
+
+    `root` is the real workspace, `tree` the copy (nothing may write there but the validator), `out` the folder that
+    children write to. Paths of files are relative and the same in `root` and `tree`.
+    """
+
+    name: str
+    root: Path
+    tree: Path
+    out: Path
+
+    @property
+    def op(self) -> str:
+        return f"kernels/ops/{self.name}.py"
+
+    @property
+    def test(self) -> str:
+        return f"test/kernels/test_{self.name}.py"
+
+    @property
+    def profile(self) -> str:
+        return f"profiles/{self.name}.yaml"
+
+    @property
+    def benchmark(self) -> str:
+        return f"benchmark/scripts/benchmark_{self.name}.py"
+
+    @property
+    def python_files(self) -> tuple[str, ...]:
+        return tuple(path for path in kernel_files(self.name) if path.endswith(".py"))
+
+    @property
+    def locked(self) -> tuple[str, ...]:
+        """What a repair may not touch: the test, its tolerances, the reference, the profile, the benchmark."""
+        return (self.test, f"kernels/reference/{self.name}.py", self.profile, self.benchmark, *_SHARED)
+
+    def text(self, path: str) -> str:
+        return (self.tree / path).read_text()
+
+
+def kernel_files(name: str) -> tuple[str, ...]:
+    """The files that make up a kernel, relative to the workspace."""
+    return (
+        f"kernels/ops/{name}.py",
+        f"kernels/modules/{name}.py",
+        "kernels/functional.py",
+        f"kernels/reference/{name}.py",
+        f"test/kernels/test_{name}.py",
+        f"benchmark/scripts/benchmark_{name}.py",
+        f"profiles/{name}.yaml",
+    )
+
+
+@contextlib.contextmanager
+def kernel_copy(name: str, root: Path) -> Iterator[KernelCopy]:
+    """A copy of what the kernel needs, under `.liger-dev/scratch/`, removed at the end. Raises BadInput if a file lacks."""
+    check_files(name, root)
+    scratch = root / ".liger-dev" / "scratch" / f"validate-{name}-{secrets.token_hex(4)}"
+    copy = KernelCopy(name, root.resolve(), scratch.resolve() / "tree", scratch.resolve() / "out")
+    try:
+        copy.out.mkdir(parents=True)
+        for folder in _FOLDERS:
+            shutil.copytree(root / folder, copy.tree / folder, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
+        for path in (*_SHARED, copy.test, copy.profile):
+            if (root / path).is_file():
+                (copy.tree / path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(root / path, copy.tree / path)
+        if not (copy.tree / "pyproject.toml").exists():
+            # Without a configuration of its own, pytest would search the folders above and take another's.
+            (copy.tree / "pytest.ini").write_text(_PYTEST_INI)
+        yield copy
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def check_files(name: str, root: Path) -> None:
+    """Raises BadInput that names the first file which the kernel lacks, or says that `name` is no kernel's name."""
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        raise BadInput(f"'{name}' is no kernel's name", "NAME", "use lower-case letters, digits and underscores")
+    for path in kernel_files(name):
+        if not (root / path).is_file():
+            raise BadInput(f"the kernel '{name}' has no file {path}", str(root), f"run `liger-dev generate {name}`")
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    """The sha256 of every file under `folder`, by relative path; links are not followed but hashed by their target."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink():
+            found[path.relative_to(folder).as_posix()] = f"-> {path.readlink()}"
+        elif path.is_file():
+            found[path.relative_to(folder).as_posix()] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found
+
+
+def locked_hashes(copy: KernelCopy) -> dict[str, str]:
+    """The sha256 of the workspace's own test, tolerances, reference and profile, which no run may change either."""
+    paths = [path for path in copy.locked if (copy.root / path).is_file()]
+    return {path: hashlib.sha256((copy.root / path).read_bytes()).hexdigest() for path in paths}
+
+
+def differences(before: dict[str, str], after: dict[str, str]) -> tuple[str, ...]:
+    return tuple(sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path)))
