@@ -1,0 +1,81 @@
+"""A graph and tensors in, float64 results out: the oracle that the forward graph and the gradients are checked with."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from liger_dev.compiler.ir import Graph
+from liger_dev.compiler.ir import Value
+from liger_dev.compiler.ops import OPS
+
+
+def evaluate(
+    graph: Graph,
+    roots: Iterable[Value],
+    tensors: dict[str, torch.Tensor],
+    scalars: dict[str, Any],
+    sizes: dict[str, int],
+) -> list[torch.Tensor]:
+    """Each root as a float64 tensor with one dimension an axis of `sizes`, in that order (size 1 where it lacks it).
+
+    Args:
+        tensors: for each leaf, its tensor laid out in the same way.
+    """
+    roots = list(roots)
+    order = list(sizes)
+    results: dict[Value, torch.Tensor] = {}
+    for value in graph.walk(roots):
+        results[value] = _one(value, [results[arg] for arg in value.args], tensors, scalars, sizes, order)
+    return [results[root] for root in roots]
+
+
+def _one(
+    value: Value,
+    args: list[torch.Tensor],
+    tensors: dict[str, torch.Tensor],
+    scalars: dict[str, Any],
+    sizes: dict[str, int],
+    order: list[str],
+) -> torch.Tensor:
+    match value.op:
+        case "input":
+            tensor = tensors[value.attr("name")]
+            return tensor.double() if value.dtype == "float" else tensor
+        case "const":
+            return _scalar(value.attr("value"), order)
+        case "param":
+            return _scalar(float(scalars[value.attr("name")]), order)
+        case "size":
+            number = 1
+            for axis in value.attr("over"):
+                number *= sizes[axis]
+            return _scalar(float(number), order)
+        case "sum" | "max" | "logsumexp":
+            dims = [order.index(axis) for axis in value.attr("over")]
+            reduce = {"sum": torch.sum, "max": torch.amax, "logsumexp": torch.logsumexp}[value.op]
+            return reduce(args[0], dim=dims, keepdim=True)
+        case "softmax" | "log_softmax":
+            (axis,) = value.attr("over")
+            return getattr(torch, value.op)(args[0], dim=order.index(axis))  # type: ignore[no-any-return]
+        case "round" | "detach":
+            return args[0]
+        case _:
+            function = OPS[value.op].evaluate
+            assert function is not None, f"{value.op} can't be evaluated"
+            return function(*args)  # type: ignore[no-any-return]
+
+
+def _scalar(number: Any, order: list[str]) -> torch.Tensor:
+    kind = torch.bool if isinstance(number, bool) else torch.float64
+    return torch.full([1] * len(order), number, dtype=kind)
+
+
+def laid_out(tensor: torch.Tensor, dims: tuple[str | None, ...], sizes: dict[str, int]) -> torch.Tensor:
+    """A tensor with the given axes as `evaluate` wants it: one dimension an axis of `sizes`, in that order."""
+    present = [axis for axis in sizes if axis in dims]
+    plain = tensor.reshape([n for n, axis in zip(tensor.shape, dims) if axis])
+    source = [axis for axis in dims if axis]
+    return plain.permute([source.index(axis) for axis in present]).reshape(
+        [n if axis in dims else 1 for axis, n in sizes.items()]
+    )

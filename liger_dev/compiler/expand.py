@@ -1,0 +1,45 @@
+"""Composite values (softmax, log_softmax, logsumexp) in, their stable row-wise form out; runs after autodiff, so that
+gradients use the composite's result and not its inside."""
+
+from liger_dev.compiler.ir import Graph
+from liger_dev.compiler.ir import Output
+from liger_dev.compiler.ir import Value
+
+
+def expand(graph: Graph) -> None:
+    """Rewrites outputs and gradients in place; names move to what replaces the value they were on."""
+    done: dict[Value, Value] = {}
+    outputs = [Output(o.name, _expand(graph, o.value, done), o.dims, o.dtype_of) for o in graph.outputs]
+    gradients = {name: _expand(graph, value, done) for name, value in graph.gradients.items()}
+    for old, new in done.items():
+        if old is not new and old in graph.names:
+            graph.names.setdefault(new, graph.names.pop(old))
+    graph.outputs[:] = outputs
+    graph.gradients.update(gradients)
+
+
+def _expand(graph: Graph, value: Value, done: dict[Value, Value]) -> Value:
+    if value not in done:
+        args = tuple(_expand(graph, arg, done) for arg in value.args)
+        done[value] = _rewrite(graph, value, args)
+    return done[value]
+
+
+def _rewrite(graph: Graph, value: Value, args: tuple[Value, ...]) -> Value:
+    if value.op in ("softmax", "log_softmax", "logsumexp"):
+        over = value.attr("over")
+        peak = graph.make("max", args[0], over=over)
+        shifted = graph.sub(args[0], peak)
+        exponential = graph.make("exp", shifted)
+        total = graph.sum(exponential, over)
+        for part, name in ((peak, "row_max"), (exponential, "numerator"), (total, "denominator")):
+            if name not in graph.names.values():
+                graph.names.setdefault(part, name)
+        if value.op == "softmax":
+            return graph.div(exponential, total)
+        if value.op == "log_softmax":
+            return graph.sub(shifted, graph.make("log", total))
+        return graph.add(peak, graph.make("log", total))
+    if args == value.args:
+        return value
+    return graph.make(value.op, *args, axes=value.axes, dtype=value.dtype, **dict(value.attrs))

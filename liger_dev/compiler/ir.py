@@ -1,0 +1,233 @@
+"""The compiler's intermediate form: a graph of hash-consed values over named axes.
+
+A value varies over a set of axes (`x` over {B, T, H}, its mean over {B, T}); broadcasting has no nodes. Building the
+same value twice gives the same object, so common sub-expressions are shared and identity is equality.
+"""
+
+import math
+
+from collections.abc import Iterable
+from collections.abc import Iterator
+from dataclasses import dataclass
+from dataclasses import field
+from typing import Any
+
+from liger_dev.compiler.ops import OPS
+
+Axes = frozenset[str]
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """One equation: an operation (a row of `ops.OPS`) applied to values. `dtype` is float, int or bool."""
+
+    op: str
+    args: tuple["Value", ...]
+    attrs: tuple[tuple[str, Any], ...]
+    axes: Axes
+    dtype: str
+    index: int
+
+    def attr(self, name: str) -> Any:
+        return dict(self.attrs)[name]
+
+    def __repr__(self) -> str:
+        return f"%{self.index}:{self.op}[{','.join(sorted(self.axes))}]"
+
+
+@dataclass(frozen=True)
+class Input:
+    """A tensor argument: the axis of each dimension (None: a dimension of size 1). `neutral` is what an optional
+    input stands for when it is None: a factor 1 or a term 0."""
+
+    name: str
+    value: Value
+    dims: tuple[str | None, ...]
+    optional: bool = False
+    neutral: float | None = None
+
+
+@dataclass(frozen=True)
+class Output:
+    """A result: `dtype_of` names the inputs whose promotion is its dtype; empty means float32."""
+
+    name: str
+    value: Value
+    dims: tuple[str | None, ...]
+    dtype_of: tuple[str, ...]
+
+
+@dataclass
+class Graph:
+    """All values of one operation, forward and backward; `names` and `lines` come from the reference's source."""
+
+    inputs: list[Input] = field(default_factory=list)
+    outputs: list[Output] = field(default_factory=list)
+    gradients: dict[str, Value] = field(default_factory=dict)
+    names: dict[Value, str] = field(default_factory=dict)
+    lines: dict[Value, str] = field(default_factory=dict)
+    _values: dict[tuple[Any, ...], Value] = field(default_factory=dict)
+
+    def make(self, op: str, *args: Value, axes: Axes | None = None, dtype: str | None = None, **attrs: Any) -> Value:
+        """The value `op(*args)`, interned. `axes` and `dtype` follow from the arguments unless given."""
+        row = OPS[op]
+        assert row.arity is None or len(args) == row.arity, f"{op} takes {row.arity} arguments, not {len(args)}"
+        if axes is None:
+            axes = frozenset().union(*(arg.axes for arg in args))
+            if row.reduces:
+                axes -= frozenset(attrs["over"])
+        if dtype is None:
+            dtype = row.dtype or _promote(args)
+        packed = tuple(sorted(attrs.items()))
+        key = (op, tuple(arg.index for arg in args), tuple((k, type(v), v) for k, v in packed), axes, dtype)
+        if key not in self._values:
+            self._values[key] = Value(op, args, packed, axes, dtype, len(self._values))
+        return self._values[key]
+
+    # Leaves
+
+    def const(self, value: float | int | bool) -> Value:
+        kind = "bool" if isinstance(value, bool) else "int" if isinstance(value, int) else "float"
+        return self.make("const", dtype=kind, value=value)
+
+    def size(self, axes: Iterable[str]) -> Value:
+        """The number of elements over `axes`."""
+        return self.make("size", dtype="int", over=tuple(sorted(axes)))
+
+    # Arithmetic, with the identities that every caller wants
+
+    def add(self, a: Value, b: Value) -> Value:
+        if is_const(a, 0):
+            return b
+        if is_const(b, 0):
+            return a
+        if b.op == "neg":
+            return self.sub(a, b.args[0])
+        if a.op == "neg":
+            return self.sub(b, a.args[0])
+        return self._fold("add", a, b) or self.make("add", a, b)
+
+    def sub(self, a: Value, b: Value) -> Value:
+        if is_const(b, 0):
+            return a
+        if is_const(a, 0):
+            return self.neg(b)
+        if a is b:
+            return self.const(0.0)
+        if b.op == "neg":
+            return self.add(a, b.args[0])
+        return self._fold("sub", a, b) or self.make("sub", a, b)
+
+    def mul(self, a: Value, b: Value) -> Value:
+        if is_const(a, 0) or is_const(b, 0):
+            return self.const(0.0)
+        for x, y in ((a, b), (b, a)):
+            if is_const(x, 1):
+                return y
+            if is_const(x, -1):
+                return self.neg(y)
+            if x.op == "neg":
+                return self.neg(self.mul(x.args[0], y))
+        return self._fold("mul", a, b) or self.make("mul", a, b)
+
+    def div(self, a: Value, b: Value) -> Value:
+        if is_const(a, 0) or is_const(b, 1):
+            return a
+        if a.op == "neg":
+            return self.neg(self.div(a.args[0], b))
+        return self._fold("div", a, b) or self.make("div", a, b)
+
+    def neg(self, a: Value) -> Value:
+        if a.op == "neg":
+            return a.args[0]
+        if a.op == "sub":
+            return self.sub(a.args[1], a.args[0])
+        if a.op == "const":
+            return self.const(-a.attr("value"))
+        return self.make("neg", a)
+
+    def power(self, a: Value, exponent: int) -> Value:
+        """`a` to a small whole power, as products."""
+        if exponent < 0:
+            return self.div(self.const(1.0), self.power(a, -exponent))
+        if exponent == 0:
+            return self.const(1.0)
+        result = a
+        for _ in range(exponent - 1):
+            result = self.mul(result, a)
+        return result
+
+    def sum(self, a: Value, over: Iterable[str]) -> Value:
+        """The sum over named axes; an axis that `a` does not vary over counts its size."""
+        axes = frozenset(over)
+        if is_const(a, 0):
+            return a
+        missing = axes - a.axes
+        if missing:
+            return self.mul(self.sum(a, axes & a.axes), self.size(missing))
+        if not axes:
+            return a
+        if a.op == "sum":
+            return self.sum(a.args[0], axes | set(a.attr("over")))
+        return self.make("sum", a, over=tuple(sorted(axes)))
+
+    def where(self, condition: Value, a: Value, b: Value) -> Value:
+        return a if a is b else self.make("where", condition, a, b, dtype=_promote((a, b)))
+
+    def _fold(self, op: str, a: Value, b: Value) -> Value | None:
+        if a.op != "const" or b.op != "const":
+            return None
+        x, y = a.attr("value"), b.attr("value")
+        if op == "div" and y == 0:
+            return None
+        return self.const({"add": x + y, "sub": x - y, "mul": x * y, "div": x / y if y else math.nan}[op])
+
+    # Reading
+
+    def walk(self, roots: Iterable[Value], stop: Iterable[Value] = ()) -> list[Value]:
+        """All values that `roots` need, arguments first; not below the values in `stop`."""
+        seen: dict[Value, None] = {}
+        stops = set(stop)
+
+        def visit(value: Value) -> Iterator[Value]:
+            if value in seen:
+                return
+            if value not in stops:
+                for arg in value.args:
+                    yield from visit(arg)
+            if value not in seen:
+                seen[value] = None
+                yield value
+
+        for root in roots:
+            list(visit(root))
+        return list(seen)
+
+    def check(self) -> None:
+        """Asserts the invariants that every pass must keep."""
+        for value in self._values.values():
+            row = OPS[value.op]
+            assert row.arity is None or row.arity == len(value.args), f"{value}: wrong arity"
+            assert all(arg.index < value.index for arg in value.args), f"{value}: argument made later"
+            if row.reduces:
+                assert set(value.attr("over")) <= value.args[0].axes, f"{value}: reduces an axis that is not there"
+        names = list(self.names.values())
+        assert len(names) == len(set(names)), f"two values share a name: {sorted(names)}"
+
+    def text(self) -> str:
+        """One line a value: the graph as tests read it."""
+        lines = []
+        for value in self.walk([*(o.value for o in self.outputs), *self.gradients.values()]):
+            args = [f"%{arg.index}" for arg in value.args] + [f"{k}={v}" for k, v in value.attrs]
+            name = f"  # {self.names[value]}" if value in self.names else ""
+            lines.append(f"%{value.index} = {value.op}({', '.join(args)}) over {sorted(value.axes)}{name}")
+        return "\n".join(lines)
+
+
+def is_const(value: Value, number: float) -> bool:
+    return value.op == "const" and value.dtype != "bool" and value.attr("value") == number
+
+
+def _promote(args: Iterable[Value]) -> str:
+    kinds = {arg.dtype for arg in args}
+    return "float" if "float" in kinds else "int" if "int" in kinds else "bool"

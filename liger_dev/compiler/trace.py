@@ -1,0 +1,129 @@
+"""A reference function in, its torch.export graph out: sizes symbolic, scalars replaced by recognisable tags."""
+
+import contextlib
+import importlib.util
+import io
+import logging
+import sys
+import warnings
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from liger_dev.errors import Unsupported
+from liger_dev.records import Reference
+from liger_dev.records import Scalar
+
+# Sizes that a trace uses for axes: at least 2 (1 would be specialised), even, and pairwise different, so that a
+# wrong match of axes shows.
+_SIZES = (4, 6, 10, 14, 22, 26, 34, 38, 46, 58, 62, 74)
+
+
+@dataclass(frozen=True)
+class Traced:
+    """What a trace knows beside the graph itself.
+
+    `tags` maps a scalar's name to the number it was traced with: a constant of the graph that derives from the
+    scalar is recognised by these digits, which occur nowhere else. `source` is the reference's file.
+    """
+
+    graph: torch.fx.Graph
+    sizes: dict[str, int]
+    tags: dict[str, float]
+    source: Path
+    absent: frozenset[str]
+
+
+def load_function(reference: Reference, folder: Path) -> Callable[..., Any]:
+    """Imports the reference from a file of its own in `folder` (source lines are read from it later)."""
+    path = folder / f"{reference.name}.py"
+    path.write_text(reference.text)
+    spec = importlib.util.spec_from_file_location(f"_reference_{reference.name}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return getattr(module, reference.name)  # type: ignore[no-any-return]
+
+
+def axis_sizes(reference: Reference) -> dict[str, int]:
+    """A size for each named axis of the reference's tensors."""
+    axes = dict.fromkeys(axis for tensor in reference.tensors for axis in tensor.shape if isinstance(axis, str))
+    if len(axes) > len(_SIZES):
+        raise Unsupported(f"the reference has {len(axes)} axes, more than {len(_SIZES)}", reference.name)
+    return dict(zip(axes, _SIZES))
+
+
+def tag(scalar: Scalar, position: int) -> Any:
+    """A stand-in for a float argument, near its default so that the reference's branches stay the same."""
+    if scalar.type != "float":
+        return scalar.default
+    digits = 1.0 + (position + 1) * 0.00131415926535
+    return (scalar.default or 0.7182818) * digits
+
+
+def trace(
+    fn: Callable[..., Any], reference: Reference, source: Path, absent: frozenset[str] = frozenset()
+) -> Traced:
+    """Exports `fn` in bfloat16, so that the reference's own casts show; `absent` optional inputs are None.
+
+    Raises:
+        Unsupported: torch.export can't trace it (data-dependent control flow, say); the reason is torch's first line.
+    """
+    sizes = axis_sizes(reference)
+    tags = {scalar.name: tag(scalar, i) for i, scalar in enumerate(reference.scalars)}
+    given = [tensor for tensor in reference.tensors if tensor.name not in absent]
+    samples = [_sample(tensor.shape, tensor.dtype, sizes) for tensor in given]
+    names = [tensor.name for tensor in given]
+    dynamic = tuple({i: torch.export.Dim.AUTO for i, n in enumerate(t.shape) if n > 1} for t in samples)
+
+    class Wrapper(torch.nn.Module):
+        def forward(self, *tensors: torch.Tensor) -> Any:
+            return fn(**dict(zip(names, tensors)), **dict.fromkeys(absent), **tags)
+
+    with quiet():
+        program = _export(Wrapper(), tuple(samples), dynamic, reference)
+    return Traced(program.graph, sizes, {k: v for k, v in tags.items() if isinstance(v, float)}, source, absent)
+
+
+def _export(module: torch.nn.Module, samples: tuple[torch.Tensor, ...], dynamic: Any, reference: Reference) -> Any:
+    """Strict export keeps the names of helpers; what it can't trace is tried without it."""
+    try:
+        return torch.export.export(module, samples, dynamic_shapes=(dynamic,), strict=True)
+    except (RuntimeError, torch._dynamo.exc.TorchDynamoException):
+        pass
+    try:
+        return torch.export.export(module, samples, dynamic_shapes=(dynamic,), strict=False)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise Unsupported(
+            f"torch.export can't trace the reference: {str(error).strip().splitlines()[0]}",
+            reference.name,
+            "write it without data-dependent control flow, in-place writes and .item()",
+        ) from error
+
+
+def _sample(shape: tuple[str | int, ...], dtype: str, sizes: dict[str, int]) -> torch.Tensor:
+    dims = [sizes[axis] if isinstance(axis, str) else axis for axis in shape]
+    if dtype == "bool":
+        return torch.ones(dims, dtype=torch.bool)
+    if dtype == "int":
+        return torch.zeros(dims, dtype=torch.int64)
+    return torch.randn(dims).to(torch.bfloat16)
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keeps torch.export's warnings, logs and prints away from the user."""
+    level = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        try:
+            yield
+        finally:
+            logging.disable(level)
