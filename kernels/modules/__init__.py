@@ -1,0 +1,1 @@
+from kernels.modules.rms_norm import LigerRmsNorm  # noqa: F401

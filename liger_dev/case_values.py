@@ -1,0 +1,191 @@
+"""A reference and a profile go in; what the template of a kernel's tests prints comes out: inputs, shapes, cases."""
+
+from typing import Any
+
+from liger_dev.literals import literal
+from liger_dev.profile import KernelProfile
+from liger_dev.records import Reference
+from liger_dev.records import Scalar
+from liger_dev.records import Tensor
+
+# Rows and columns: few rows of odd lengths, since the interpreter runs programs one after another. 37 rows are more
+# than one block of short rows, and no multiple of it.
+_ANY_RANK = (
+    ((2, 3), 127),
+    ((6,), 1),
+    ((2, 2, 3), 2),
+    ((37,), 3),
+    ((), 5),
+    ((3,), 128),
+    ((5,), 1023),
+    ((1, 2), 4097),
+    ((0,), 33),
+)
+_LARGE_ANY_RANK = (((4, 512), 4096), ((3, 17), 16385), ((4099,), 1000), ((1,), 32768))
+_OTHER_AXES = (3, 5, 2, 4)
+
+Batch = tuple[str | int, ...]
+
+
+def case_values(reference: Reference, profile: KernelProfile, batch: Batch, any_rank: bool) -> dict[str, Any]:
+    """`batch` are the leading axes that all rows share; `any_rank` says that any number of them will do."""
+    columns = _columns(reference, batch)
+    learnable = {param.name for param in profile.learnable_params}
+    floats = [tensor.name for tensor in reference.tensors if tensor.dtype == "float"]
+    inputs = [name for name in floats if name not in learnable]
+    optional = [tensor.name for tensor in reference.tensors if tensor.optional]
+    absent = [*([name] for name in optional), *([optional] if len(optional) > 1 else [])]
+    return {
+        "make_inputs_signature": ", ".join(["dtype", *_default_sizes(reference, batch, columns)]),
+        "make_inputs_items": [_input(tensor, batch, columns) for tensor in reference.tensors],
+        "case_arguments": ", ".join([*(["batch"] if batch else []), *([columns] if columns else [])]),
+        "cases": _cases(_ANY_RANK, batch, columns, any_rank),
+        "large_cases": _cases(_LARGE_ANY_RANK, batch, columns, any_rank),
+        "input_name": (inputs or floats)[0],
+        "float_inputs": _names(inputs or floats),
+        "float_parameters": _names([name for name in floats if name in learnable]) if learnable else "",
+        "float_names": _names(floats) if len(floats) > 1 else "",
+        "refused_shapes": _names([t.name for t in reference.tensors[1:] if t.shape]) if reference.tensors[1:] else "",
+        "has_integers": len(floats) < len(reference.tensors),
+        "absent": ", ".join(map(_names, absent)),
+        **_scalar_cases(reference),
+        **_module_cases(reference, profile),
+    }
+
+
+def _scalar_cases(reference: Reference) -> dict[str, Any]:
+    """Scalars without a default stand in the constant SCALARS of the test file, if there are any."""
+    required = [f'"{s.name}": {_required(s)}' for s in reference.scalars if s.default is None]
+    return {
+        "required_scalars": "{" + ", ".join(required) + "}" if required else "",
+        "other_scalars": ", ".join(_item(s.name, value) for s in reference.scalars for value in _others(s)),
+        "scalars_argument": ", SCALARS" if required else "",
+        "scalars_text": "SCALARS" if required else "{}",
+        "scalars_unpacked": ", **SCALARS" if required else "",
+        "scalars_merged": "{**SCALARS, **scalars}" if required else "scalars",
+    }
+
+
+def _item(name: str, value: str) -> str:
+    return f'{{"{name}": {value}}}'
+
+
+def _names(names: list[str]) -> str:
+    return "[" + ", ".join(f'"{name}"' for name in names) + "]"
+
+
+def _columns(reference: Reference, batch: Batch) -> str:
+    """The name that tests give the last axis of the first tensor; empty if its size is fixed."""
+    last = reference.tensors[0].shape[-1:]
+    return _axis(last[0]) if last and isinstance(last[0], str) and last[0] not in batch else ""
+
+
+def _axis(name: str | int) -> str:
+    """An axis as an argument's name: linters take I, O and l for digits."""
+    return f"n_{name}" if name in ("I", "O", "l", "dtype", "batch") else str(name)
+
+
+def _default_sizes(reference: Reference, batch: Batch, columns: str) -> list[str]:
+    named = [axis for tensor in reference.tensors for axis in tensor.shape if isinstance(axis, str)]
+    others = [axis for axis in dict.fromkeys(map(_axis, named)) if axis not in {*map(_axis, batch), columns}]
+    shape = (2,) * (len(batch) - 2) + (2, 3) if len(batch) > 1 else (6,)
+    return [
+        *([f"batch={shape}"] if batch else []),
+        *([f"{columns}=127"] if columns else []),
+        *(f"{axis}={_OTHER_AXES[i % len(_OTHER_AXES)]}" for i, axis in enumerate(others)),
+    ]
+
+
+def _input(tensor: Tensor, batch: Batch, columns: str) -> dict[str, str]:
+    """One line of `make_inputs`: the call that makes a tensor."""
+    has_batch = bool(batch) and tensor.shape[: len(batch)] == batch
+    rest = [_axis(axis) for axis in (tensor.shape[len(batch) :] if has_batch else tensor.shape)]
+    items = ["*batch", *rest] if has_batch else rest
+    shape = "batch" if items == ["*batch"] else f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+    calls = {"float": f"randn({shape}, dtype)", "bool": f"randint(2, {shape}).bool()"}
+    return {"name": tensor.name, "call": calls.get(tensor.dtype, f"randint({columns or 2}, {shape})")}
+
+
+def _cases(table: tuple[tuple[tuple[int, ...], int], ...], batch: Batch, columns: str, any_rank: bool) -> list[str]:
+    rows: list[str] = []
+    for shape, size in table:
+        lead = shape if any_rank else _at_rank(shape, len(batch))
+        if not batch:
+            rows.append(str(size))
+        elif not columns:
+            rows.append(str(lead))
+        else:
+            rows.append(f"({lead}, {size})")
+    return list(dict.fromkeys(rows))
+
+
+def _at_rank(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
+    """A batch shape of about as many rows in exactly `rank` dimensions."""
+    while len(shape) > rank:
+        shape = (shape[0] * shape[1], *shape[2:]) if len(shape) > 1 else ()
+    return (1,) * (rank - len(shape)) + shape
+
+
+def _others(scalar: Scalar) -> list[str]:
+    """A value other than the default, where one can be told: an op that ignores the argument must fail."""
+    match scalar.default:
+        case bool():
+            return [literal(not scalar.default)]
+        case float():
+            return [literal(round(1.5 * scalar.default + 0.25, 2))]
+    return []
+
+
+def _required(scalar: Scalar) -> str:
+    return {"int": "1", "float": "0.5", "bool": "True"}.get(scalar.type, "None")
+
+
+def _module_cases(reference: Reference, profile: KernelProfile) -> dict[str, Any]:
+    """How tests make a module for given inputs: its sizes are read from the parameters' shapes."""
+    shapes = {tensor.name: tensor.shape for tensor in reference.tensors}
+    sizes: dict[str, str] = {}
+    for param in profile.learnable_params:
+        if len(shapes.get(param.name, ())) == len(param.shape):
+            for index, axis in enumerate(param.shape):
+                sizes.setdefault(str(axis), f'inputs["{param.name}"].shape[{index}]')
+    stored = [param.name for param in profile.module_init_params]
+    others = [_item(s.name, value) for s in reference.scalars for value in _others(s) if s.name in stored]
+    base = _init_arguments(profile, sizes)
+    place = ["device=DEVICE"] if profile.learnable_params else []
+    optional = {t.name for t in reference.tensors if t.optional} | {
+        p.name for p in profile.learnable_params if p.optional
+    }
+    return {
+        "module_cases": ", ".join(["{}", *others]) if others else "",
+        "module_call_arguments": ", ".join([*base, *(["**scalars"] if others else []), *place]),
+        "module_flags": [
+            {"name": p.name, "arguments": ", ".join([*base, f"with_{p.name}=False", *place])}
+            for p in profile.learnable_params
+            if p.name in optional
+        ],
+        "module_example_arguments": ", ".join([*_init_arguments(profile, dict.fromkeys(sizes, "7")), *place]),
+        "module_example_shapes": _example_shapes(profile, sizes),
+        "module_parameters": bool(profile.learnable_params),
+        "initial": [{"name": p.name, "value": _initial(p.init)} for p in profile.learnable_params if _initial(p.init)],
+    }
+
+
+def _init_arguments(profile: KernelProfile, sizes: dict[str, str]) -> list[str]:
+    """The arguments that a module can't be made without."""
+    values = {"int": "1", "float": "0.5", "bool": "True", "str": '""'}
+    given = {param.name: sizes.get(param.name, values[param.type]) for param in profile.module_init_params}
+    needed = [p.name for p in profile.module_init_params if p.default is None or p.name in sizes]
+    return [f"{name}={given[name]}" for name in needed]
+
+
+def _example_shapes(profile: KernelProfile, sizes: dict[str, str]) -> str:
+    items = []
+    for param in profile.learnable_params:
+        shape = tuple(7 if isinstance(axis, str) and axis in sizes else axis for axis in param.shape)
+        items.append(f'"{param.name}": {shape}')
+    return "{" + ", ".join(items) + "}"
+
+
+def _initial(init: str) -> str:
+    """The value that every element of a fresh parameter has; empty for a random one."""
+    return {"ones": "1.0", "zeros": "0.0", "normal": ""}.get(init, init.removeprefix("full(").removesuffix(")"))

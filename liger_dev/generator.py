@@ -1,0 +1,187 @@
+"""A reference and a reviewed profile go in; the change set of all files of that kernel comes out, nothing written."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from liger_dev import edits
+from liger_dev import workspace
+from liger_dev.errors import HandEdited
+from liger_dev.profile import KernelProfile
+from liger_dev.profile import parse_profile
+from liger_dev.profile import print_profile
+from liger_dev.records import Change
+from liger_dev.records import ChangeSet
+from liger_dev.records import Reference
+from liger_dev.records import digest
+from liger_dev.render import format_python
+from liger_dev.render import is_hand_edited
+from liger_dev.render import output_path
+from liger_dev.render import read_stamp
+from liger_dev.render import render_all
+from liger_dev.render import stamp
+from liger_dev.render import template_hash
+from liger_dev.skeleton import skeleton
+from liger_dev.template_values import values
+
+OP = "kernels/ops/{{ operation_name }}.py.jinja"
+TEMPLATES = (
+    OP,
+    "kernels/modules/{{ operation_name }}.py.jinja",
+    "test/kernels/test_{{ operation_name }}.py.jinja",
+    "benchmark/scripts/benchmark_{{ operation_name }}.py.jinja",
+)
+
+
+def generate(reference: Reference, profile: KernelProfile, root: Path, *, overwrite: bool = False) -> ChangeSet:
+    """All files of a kernel, rendered for the workspace `root`; files that would not change are left out.
+
+    The order is: what the workspace lacks, reference, profile, op, module, test, benchmark script, exports.
+
+    Args:
+        overwrite: replace generated files that were edited by hand, too.
+
+    Raises:
+        ProfileRefused: the profile differs from what the reference gives, in a way that can't be honoured.
+        HandEdited: a file to replace was edited or written by hand.
+        BadInput: a file to edit does not parse.
+    """
+    texts = kernel_files(reference, profile, compiled_values(reference, profile))
+    if not overwrite:
+        _refuse_hand_edits(root, texts)
+    texts = {
+        f"kernels/reference/{reference.name}.py": reference.text,
+        **_profile_file(profile, root),
+        **texts,
+    }
+    base = {change.path: change for change in skeleton(root).changes}
+    changes = [*base.values(), *(_change(root, path, text) for path, text in texts.items())]
+    for path, text in _exports(profile, values(reference, profile), root, base).items():
+        changes = [change for change in changes if change.path != path]
+        changes.append(_change(root, path, text))
+    return ChangeSet(tuple(change for change in changes if workspace.read(root, change.path) != change.content))
+
+
+def compiled_values(reference: Reference, profile: KernelProfile) -> dict[str, Any]:
+    """The compiler's values for the op template, with the reviewer's edits of the profile as its options.
+
+    Raises:
+        ProfileRefused: an edit can't be honoured.
+        Unsupported: the compiler can't express the reference.
+    """
+    from liger_dev import honour
+    from liger_dev.analyzer import compile_in_child
+
+    reply = compile_in_child(reference, {})
+    options = honour.options(KernelProfile.model_validate(reply.profile), profile)
+    if options:
+        reply = compile_in_child(reference, options)
+    return dict(reply.op)
+
+
+def kernel_files(
+    reference: Reference,
+    profile: KernelProfile,
+    op: Mapping[str, Any],
+    templates: tuple[str, ...] = TEMPLATES,
+) -> dict[str, str]:
+    """The stamped texts of a kernel's own files by path. `op` holds what the op template needs besides."""
+    named = {**values(reference, profile), **op}
+    texts = render_all(templates, named)
+    source, profile_hash = _profile_path(profile), digest(print_profile(profile))
+    return {
+        (path := output_path(template, named)): stamp(texts[path], source, profile_hash, template_hash(template))
+        for template in templates
+    }
+
+
+def check(root: Path) -> list[str]:
+    """One line for each generated file of the workspace that was edited by hand, or is older than what it is from.
+
+    Raises:
+        BadInput: a profile does not fit the schema.
+    """
+    found: list[str] = []
+    for file in sorted((root / "profiles").glob("*.yaml")):
+        where = f"profiles/{file.name}"
+        profile = parse_profile(workspace.read(root, where) or "", where)
+        for template in TEMPLATES:
+            path = output_path(template, {"operation_name": profile.operation_name})
+            text = workspace.read(root, path)
+            complaint = "is missing" if text is None else _complaint(text, profile, template)
+            if complaint:
+                found.append(f"{path}: {complaint}")
+    return found
+
+
+def _complaint(text: str, profile: KernelProfile, template: str) -> str:
+    found = read_stamp(text)
+    if found is None:
+        return "was written by hand: it has no stamp"
+    if is_hand_edited(text):
+        return "was edited by hand"
+    if found["profile"] != digest(print_profile(profile))[:8]:
+        return f"is stale: {_profile_path(profile)} changed since it was generated"
+    if found["template"] != template_hash(template)[:8]:
+        return "is stale: its template changed since it was generated"
+    return ""
+
+
+def _refuse_hand_edits(root: Path, texts: Mapping[str, str]) -> None:
+    on_disk = {path: workspace.read(root, path) for path in texts}
+    edited = [path for path, old in on_disk.items() if old is not None and old != texts[path] and is_hand_edited(old)]
+    if edited:
+        raise HandEdited(
+            "generated files were edited or written by hand, and would be replaced",
+            ", ".join(edited),
+            "move the edits elsewhere, or pass --overwrite to lose them",
+        )
+
+
+def _profile_path(profile: KernelProfile) -> str:
+    return f"profiles/{profile.operation_name}.yaml"
+
+
+def _profile_file(profile: KernelProfile, root: Path) -> dict[str, str]:
+    """The profile's file, unless the one on disk says the same: that one may carry comments."""
+    path = _profile_path(profile)
+    old = workspace.read(root, path)
+    return {} if old is not None and parse_profile(old, path) == profile else {path: print_profile(profile)}
+
+
+def _exports(
+    profile: KernelProfile, named: Mapping[str, Any], root: Path, base: Mapping[str, Change]
+) -> dict[str, str]:
+    """The files that all kernels share, with this kernel's lines in them."""
+    name = profile.operation_name
+
+    def current(path: str) -> str:
+        return base[path].content if path in base else workspace.read(root, path) or ""
+
+    ops, modules, functional = "kernels/ops/__init__.py", "kernels/modules/__init__.py", "kernels/functional.py"
+    ops_text = current(ops)
+    for symbol in (profile.function_class_name, f"{name}_backward", f"{name}_forward"):
+        ops_text = edits.add_import(ops_text, f"kernels.ops.{name}", symbol, "F401", ops)
+    modules_text = edits.add_import(
+        current(modules), f"kernels.modules.{name}", profile.module_class_name, "F401", modules
+    )
+    text = edits.add_import(current(functional), f"kernels.ops.{name}", profile.function_class_name, where=functional)
+    text = edits.add_function(text, functional_source(named), functional)
+    return {ops: ops_text, modules: modules_text, functional: text}
+
+
+def functional_source(named: Mapping[str, Any]) -> str:
+    """The functional form's source, formatted, from the template's values."""
+    path = "kernels/functional.py"
+    lines = [
+        f"def {named['functional_name']}({named['signature']}):",
+        f'    """{named["functional_doc"][0]}',
+        *named["functional_doc"][1:],
+        '    """',
+        f"    return {named['function_class_name']}.apply({named['apply_arguments']})",
+    ]
+    return format_python({path: "\n".join(lines) + "\n"})[path]
+
+
+def _change(root: Path, path: str, text: str) -> Change:
+    return Change(path, text, workspace.base_of(root, path))

@@ -1,0 +1,34 @@
+"""A root folder goes in; the files that a workspace needs and that this one lacks come out, as a change set."""
+
+from pathlib import Path
+
+from liger_dev import workspace
+from liger_dev.records import Change
+from liger_dev.records import ChangeSet
+from liger_dev.render import render_all
+
+FILES = (
+    "pyproject.toml",
+    "kernels/__init__.py",
+    "kernels/ops/__init__.py",
+    "kernels/ops/utils.py",
+    "kernels/modules/__init__.py",
+    "kernels/functional.py",
+    "kernels/reference/__init__.py",
+    "test/__init__.py",
+    "test/utils.py",
+    "test/kernels/conftest.py",
+)
+_IGNORED = ".liger-dev/"
+
+
+def skeleton(root: Path) -> ChangeSet:
+    """The missing files of a workspace. One that exists stays as it is, but `.gitignore` gets the runs' folder."""
+    missing = [path for path in FILES if workspace.read(root, path) is None]
+    texts = render_all((f"{path}.jinja" for path in missing), {})
+    changes = [Change(path, texts[path], "") for path in missing]
+    ignored = workspace.read(root, ".gitignore") or ""
+    if _IGNORED.rstrip("/") not in {line.strip().strip("/") for line in ignored.splitlines()}:
+        text = ignored + ("\n" if ignored and not ignored.endswith("\n") else "") + f"{_IGNORED}\n"
+        changes.append(Change(".gitignore", text, workspace.base_of(root, ".gitignore")))
+    return ChangeSet(tuple(changes))

@@ -1,0 +1,286 @@
+"""What the tests of kernels share: inputs, the float64 truth, and the bound that eager PyTorch's own error sets."""
+
+from dataclasses import dataclass
+
+import torch
+
+from torch.overrides import TorchFunctionMode
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+LOW_PRECISION = (torch.float32, torch.bfloat16, torch.float16)
+
+# A kernel may err as much as this times what the eager reference errs at the same dtype and shape,
+EAGER_FACTOR = 4
+# or, where eager is exact, by this many units in the last place of the largest true value.
+FLOOR_ULPS = 4
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a call gave: its outputs, and the gradient of each input that needs one."""
+
+    outputs: tuple[torch.Tensor, ...]
+    gradients: dict[str, torch.Tensor | None]
+
+
+def randn(shape, dtype):
+    return torch.randn(shape, device=DEVICE).to(dtype)
+
+
+def randint(high, shape):
+    return torch.randint(high, shape, device=DEVICE)
+
+
+def transposed(x):
+    """The same values with the first axis fastest in memory."""
+    return x.transpose(0, -1).contiguous().transpose(0, -1) if x.dim() > 1 else x
+
+
+def sliced(x):
+    """The same values as every second element of a larger storage, from its second on."""
+    storage = x.new_zeros((*x.shape[:-1], 2 * x.shape[-1] + 1))
+    return storage[..., 1::2].copy_(x)
+
+
+def expanded(x):
+    """The first slice of `x` repeated with stride 0."""
+    return x[:1].expand(x.shape) if x.dim() > 1 else x
+
+
+def constant(x):
+    """0.5 everywhere with stride 0, as `sum().backward()` gives."""
+    return x.new_full((), 0.5).expand(x.shape)
+
+
+def zeros(x):
+    return torch.zeros_like(x)
+
+
+def equal_rows(x):
+    """2 everywhere: rows without any spread."""
+    return torch.full_like(x, 2.0)
+
+
+def large(x):
+    return x * 1e3
+
+
+def tiny(x):
+    return x * 1e-3
+
+
+def far_from_zero(x):
+    """A mean that is a hundred times the spread, which a one-pass variance loses."""
+    return x + 100.0
+
+
+SPECIAL_VALUES = [zeros, equal_rows, large, tiny, far_from_zero]
+
+
+class _InDouble(TorchFunctionMode):
+    """Turns every cast to a low precision, and every tensor made in one, into double."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func in (torch.Tensor.float, torch.Tensor.half, torch.Tensor.bfloat16):
+            return args[0].double()
+        args = [torch.float64 if arg in LOW_PRECISION else arg for arg in args] if _has_dtype(args) else args
+        kwargs = {
+            name: torch.float64 if isinstance(arg, torch.dtype) and arg in LOW_PRECISION else arg
+            for name, arg in (kwargs or {}).items()
+        }
+        return func(*args, **kwargs)
+
+
+def _has_dtype(args):
+    return any(isinstance(arg, torch.dtype) for arg in args)
+
+
+def float64_reference(reference):
+    """`reference` in double throughout: its explicit casts to a low precision become casts to double."""
+
+    def truth(*args, **kwargs):
+        default = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        try:
+            with _InDouble():
+                return reference(*args, **kwargs)
+        finally:
+            torch.set_default_dtype(default)
+
+    return truth
+
+
+def differentiate(function, inputs, scalars, upstream, frozen=()):
+    """Calls `function` on leaves with the values and strides of `inputs`, and differentiates what it returns."""
+    leaves = {name: None if x is None else x.detach() for name, x in inputs.items()}
+    wanted = {
+        name: x.requires_grad_()
+        for name, x in leaves.items()
+        if x is not None and x.is_floating_point() and name not in frozen
+    }
+    outputs = as_tuple(function(**leaves, **scalars))
+    differentiable = [(y, dy) for y, dy in zip(outputs, upstream, strict=True) if y.requires_grad]
+    if not wanted or not differentiable:
+        return Outcome(outputs, dict.fromkeys(wanted))
+    ys, dys = zip(*differentiable, strict=True)
+    gradients = torch.autograd.grad(ys, list(wanted.values()), dys, allow_unused=True)
+    return Outcome(outputs, dict(zip(wanted, gradients, strict=True)))
+
+
+def as_tuple(outputs):
+    return outputs if isinstance(outputs, tuple) else (outputs,)
+
+
+def random_upstream(reference, inputs, scalars=None, layout=torch.clone):
+    """A random gradient for each output, in the output's shape and dtype."""
+    with torch.no_grad():
+        outputs = as_tuple(reference(**inputs, **(scalars or {})))
+    return tuple(layout(randn(y.shape, y.dtype) if y.is_floating_point() else torch.zeros_like(y)) for y in outputs)
+
+
+def assert_agrees(function, reference, inputs, scalars=None, frozen=(), upstream=None):
+    """Outputs and gradients of `function` are the true ones, within the error of the eager reference.
+
+    The truth is the reference in float64 on the same low-precision values. Also asserts that shapes and dtypes are
+    those of the eager reference, and that neither inputs nor upstream gradients were written to.
+    """
+    scalars = scalars or {}
+    upstream = random_upstream(reference, inputs, scalars) if upstream is None else upstream
+    eager = differentiate(reference, inputs, scalars, upstream, frozen)
+    truth = differentiate(
+        float64_reference(reference),
+        {name: in_double(x) for name, x in inputs.items()},
+        scalars,
+        [in_double(dy) for dy in upstream],
+        frozen,
+    )
+    before = {**{name: bytes_of(x) for name, x in inputs.items()}, "upstream": [bytes_of(dy) for dy in upstream]}
+    actual = differentiate(function, inputs, scalars, upstream, frozen)
+    after = {**{name: bytes_of(x) for name, x in inputs.items()}, "upstream": [bytes_of(dy) for dy in upstream]}
+    for name in before:
+        assert after[name] == before[name], f"{name} was written to"
+
+    assert len(actual.outputs) == len(eager.outputs)
+    for index, outputs in enumerate(zip(actual.outputs, truth.outputs, eager.outputs, strict=True)):
+        assert_near_truth(f"output {index}", *outputs)
+    for name in eager.gradients:
+        assert_near_truth(f"gradient of {name}", actual.gradients[name], truth.gradients[name], eager.gradients[name])
+
+
+def assert_outputs_agree(function, reference, inputs, scalars=None):
+    """As `assert_agrees`, for outputs alone: gradients of non-finite values depend on how a formula is written."""
+    scalars = scalars or {}
+    with torch.no_grad():
+        eager = as_tuple(reference(**inputs, **scalars))
+        truth = as_tuple(float64_reference(reference)(**{name: in_double(x) for name, x in inputs.items()}, **scalars))
+        actual = as_tuple(function(**inputs, **scalars))
+    assert len(actual) == len(eager)
+    for index, outputs in enumerate(zip(actual, truth, eager, strict=True)):
+        assert_near_truth(f"output {index}", *outputs)
+
+
+def assert_near_truth(name, actual, truth, eager):
+    """`actual` has the eager tensor's shape and dtype, its non-finite values, and is as near to the truth as it."""
+    if eager is None:
+        assert actual is None or not actual.any(), f"{name} must be zero"
+        return
+    assert actual is not None, f"{name} is missing"
+    assert type(actual) is torch.Tensor
+    assert actual.shape == eager.shape, f"{name} has shape {tuple(actual.shape)}, eager has {tuple(eager.shape)}"
+    assert actual.dtype == eager.dtype, f"{name} has dtype {actual.dtype}, eager has {eager.dtype}"
+    assert actual.device == eager.device
+    if not eager.is_floating_point():
+        assert torch.equal(actual, eager), f"{name} differs"
+        return
+
+    infinite = ~torch.isfinite(truth) & ~torch.isfinite(eager)
+    kinds = torch.equal(actual[infinite].isnan(), eager[infinite].isnan()) and torch.equal(
+        actual[infinite].isinf(), eager[infinite].isinf()
+    )
+    assert kinds, f"{name}: infinities or NaNs of another kind than eager's"
+    finite = torch.isfinite(truth) & torch.isfinite(eager)
+    if not finite.any():
+        return
+    errors = torch.where(finite, actual.double() - truth, 0).abs()
+    eager_error = torch.where(finite, eager.double() - truth, 0).abs().max().item()
+    scale = torch.where(finite, truth, 0).abs().max().item()
+    bound = max(EAGER_FACTOR * eager_error, FLOOR_ULPS * torch.finfo(eager.dtype).eps * scale)
+    if not (errors <= bound).all():
+        # A NaN is the worst of errors, and argmax takes it for the largest.
+        worst = errors.flatten().argmax().item()
+        at = tuple(int(i) for i in torch.unravel_index(torch.tensor(worst), errors.shape)) if errors.dim() else ()
+        raise AssertionError(
+            f"{name} is off by {errors[at].item():.3g} at {at}: {actual[at].item():.6g} instead of "
+            f"{truth[at].item():.6g} (bound {bound:.3g}; eager is off by {eager_error:.3g})"
+        )
+
+
+def assert_same(first, second):
+    """Two outcomes are equal to the bit."""
+    pairs = [*zip(first.outputs, second.outputs, strict=True)]
+    pairs += [(first.gradients[name], second.gradients[name]) for name in first.gradients]
+    for one, other in pairs:
+        assert bytes_of(one) == bytes_of(other)
+
+
+def in_double(x):
+    """`x` in float64 with its own strides; integers and None as they are."""
+    return x.double() if x is not None and x.is_floating_point() else x
+
+
+def bytes_of(x):
+    """The bytes of a tensor's values, so that NaNs compare equal."""
+    return None if x is None else x.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes()
+
+
+def as_function(module, scalars=()):
+    """A module as a function of inputs and parameters; `scalars` name arguments that it was made with."""
+
+    def call(**arguments):
+        given = {name: arguments.pop(name) for name in module._parameters}
+        own = {name: value for name, value in given.items() if value is not None}
+        others = {name: value for name, value in arguments.items() if name not in scalars}
+        return torch.func.functional_call(module, own, kwargs=others)
+
+    return call
+
+
+def backward_twice(function, inputs, scalars, upstream):
+    """The outcomes of two backward passes through one forward pass."""
+    leaves = {
+        name: x.detach().requires_grad_(x.is_floating_point()) if x is not None else None for name, x in inputs.items()
+    }
+    wanted = [name for name, x in leaves.items() if x is not None and x.requires_grad]
+    outputs = as_tuple(function(**leaves, **scalars))
+    ys, dys = zip(*((y, dy) for y, dy in zip(outputs, upstream, strict=True) if y.requires_grad), strict=True)
+    passes = [
+        torch.autograd.grad(ys, [leaves[name] for name in wanted], dys, allow_unused=True, retain_graph=True)
+        for _ in range(2)
+    ]
+    return [Outcome(outputs, dict(zip(wanted, gradients, strict=True))) for gradients in passes]
+
+
+def graphed(function, inputs, scalars=None):
+    """`function` with forward and backward captured in CUDA graphs, for inputs like these."""
+    names = [name for name, x in inputs.items() if x is not None]
+    samples = tuple(inputs[name].clone().requires_grad_(inputs[name].is_floating_point()) for name in names)
+
+    def positional(*tensors):
+        return function(**dict(zip(names, tensors, strict=True)), **(scalars or {}))
+
+    replay = torch.cuda.make_graphed_callables(positional, samples)
+    return lambda **arguments: replay(*(arguments[name] for name in names))
+
+
+def on_side_stream(function):
+    """`function` on a stream of its own."""
+
+    def call(**arguments):
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            outputs = function(**arguments)
+        torch.cuda.current_stream().wait_stream(stream)
+        return outputs
+
+    return call
