@@ -1,0 +1,5 @@
+"""`python -m liger_dev`: the command line."""
+
+from liger_dev.cli import main
+
+main()

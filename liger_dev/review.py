@@ -1,0 +1,142 @@
+"""A stage's output in, a decision out: by `--yes`, by `--pause`, or by a person who looks, edits and approves."""
+
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from liger_dev.errors import BadInput
+from liger_dev.errors import LigerDevError
+from liger_dev.pipeline import Context
+from liger_dev.pipeline import Decision
+from liger_dev.pipeline import Review
+from liger_dev.pipeline import Stage
+from liger_dev.screen import Screen
+
+# The person's answer to a prompt; None when the input has ended.
+Ask = Callable[[str], str | None]
+
+_NO_RETRY = (
+    "The builtin engine derives its output from the source and the profile alone: it can't act on a remark in words\n"
+    "(that takes an agent, --engine claude, which is not in this version)."
+)
+
+
+def reviewer(mode: str, screen: Screen) -> Review:
+    """The review of a run: `yes` approves all, `pause` stops, `ask` asks; without a terminal `ask` is `pause`."""
+    match mode:
+        case "yes":
+            return approving(screen)
+        case "ask" if sys.stdin.isatty():
+            return asking(screen, _ask_terminal)
+        case "ask":
+            screen.tell("no terminal to ask at and neither --yes nor --pause: stopping at the review as with --pause")
+    return pausing(screen)
+
+
+def approving(screen: Screen) -> Review:
+    """Approves everything, shows it in brief and records that nobody looked."""
+
+    def review(stage: Stage, context: Context, output: Any) -> Decision:
+        screen.show(stage.views(context, output, True))
+        screen.tell(f"{stage.name}: approved by --yes")
+        return Decision("approve", how="--yes")
+
+    return review
+
+
+def pausing(screen: Screen) -> Review:
+    """Shows everything and stops."""
+
+    def review(stage: Stage, context: Context, output: Any) -> Decision:
+        screen.show(stage.views(context, output, False))
+        return Decision("pause")
+
+    return review
+
+
+def asking(screen: Screen, ask: Ask) -> Review:
+    """Shows everything and asks; an edit comes back as a decision, and the edited output is reviewed again."""
+
+    def review(stage: Stage, context: Context, output: Any) -> Decision:
+        screen.show(stage.views(context, output, False))
+        editable = stage.texts(context, output)
+        choices = "[a]pprove  [e]dit  [r]etry REMARK  [q]uit" if editable else "[a]pprove  [r]etry REMARK  [q]uit"
+        while True:
+            word, _, rest = (ask(f"{stage.name}: {choices} > ") or "q").strip().partition(" ")
+            match word:
+                case "a" | "approve":
+                    return Decision("approve", how="review", reason=rest.strip())
+                case "q" | "quit":
+                    return Decision("pause")
+                case "e" | "edit" if editable:
+                    revised = _edit(stage, context, output, editable, ask, screen)
+                    if revised is not None:
+                        return Decision("edit", revised)
+                case "r" | "retry":
+                    screen.tell(_NO_RETRY)
+                    if editable and (ask("edit the text instead? [y/N] > ") or "n").strip() in ("y", "yes"):
+                        revised = _edit(stage, context, output, editable, ask, screen)
+                        if revised is not None:
+                            return Decision("edit", revised)
+                case _:
+                    screen.tell("answer a, e, r or q; words after a are the reason, words after r the remark")
+
+    return review
+
+
+def _edit(stage: Stage, context: Context, output: Any, texts: dict[str, str], ask: Ask, screen: Screen) -> Any | None:
+    """The output after an edit that passed its check; None if the person changed nothing or gave up."""
+    name = _choose(list(texts), ask, screen)
+    if name is None:
+        return None
+    text = texts[name]
+    while True:
+        edited = open_editor(text, name)
+        if edited == texts[name]:
+            screen.tell("nothing was changed")
+            return None
+        try:
+            return stage.revise(context, output, name, edited)
+        except LigerDevError as error:
+            screen.tell(str(error))
+        text = edited
+        if (ask("[e]dit again, or [d]iscard the edit > ") or "d").strip() not in ("e", "edit"):
+            return None
+
+
+def _choose(names: list[str], ask: Ask, screen: Screen) -> str | None:
+    if len(names) == 1:
+        return names[0]
+    screen.tell("\n".join(f"  {number}  {name}" for number, name in enumerate(names, 1)))
+    answer = (ask(f"which one, 1 to {len(names)} > ") or "").strip()
+    if answer.isdecimal() and 1 <= int(answer) <= len(names):
+        return names[int(answer) - 1]
+    screen.tell("none was chosen")
+    return None
+
+
+def open_editor(text: str, name: str) -> str:
+    """The text after the person's editor ($VISUAL, $EDITOR or vi). Raises BadInput when the editor fails."""
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    with tempfile.TemporaryDirectory(prefix="liger-dev-edit-") as folder:
+        file = Path(folder) / Path(name).name
+        file.write_text(text, encoding="utf-8")
+        try:
+            code = subprocess.run([*shlex.split(editor), str(file)], check=False).returncode
+        except OSError as error:
+            raise BadInput(f"the editor can't be started: {error}", editor, "set EDITOR and resume the run") from None
+        if code != 0:
+            raise BadInput(f"the editor ended with code {code}", editor, "set EDITOR and resume the run")
+        return file.read_text(encoding="utf-8")
+
+
+def _ask_terminal(prompt: str) -> str | None:
+    print(prompt, end="", file=sys.stderr, flush=True)
+    line = sys.stdin.readline()
+    return line if line else None

@@ -1,0 +1,83 @@
+"""Where the tool's words go: results to stdout, progress to stderr; rich on a terminal, plain lines elsewhere."""
+
+import sys
+
+from typing import TYPE_CHECKING
+
+from liger_dev.pipeline import View
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+
+class Screen:
+    """Shows views and progress. Its state is a running spinner, which `quiet` ends, and the views shown last."""
+
+    def __init__(self) -> None:
+        self._spinner: "Status | None" = None
+        self._line = ""
+        self._seen: list[View] = []
+
+    def say(self, line: str) -> None:
+        """One line of progress: a spinner until the next call on a terminal, a plain line elsewhere."""
+        if not sys.stderr.isatty():
+            print(line, file=sys.stderr, flush=True)
+            return
+        from rich.console import Console
+        from rich.markup import escape
+
+        self.quiet()
+        self._line = line
+        self._spinner = Console(stderr=True).status(escape(line))
+        self._spinner.start()
+
+    def quiet(self) -> None:
+        """Ends the spinner and leaves its line behind."""
+        if self._spinner is not None:
+            self._spinner.stop()
+            self._spinner = None
+            print(self._line, file=sys.stderr, flush=True)
+
+    def tell(self, text: str) -> None:
+        """Words to the person at the terminal, beside the results."""
+        self.quiet()
+        print(text, file=sys.stderr, flush=True)
+
+    def show(self, views: list[View]) -> None:
+        """Views on stdout: highlighted on a terminal, plain text under plain headings elsewhere."""
+        self.quiet()
+        self._seen = views
+        for view in views:
+            if sys.stdout.isatty():
+                _show_rich(view)
+            else:
+                _show_plain(view)
+
+    def show_unless_seen(self, views: list[View]) -> None:
+        """The same, unless these views were the last that were shown."""
+        if views != self._seen:
+            self.show(views)
+
+
+def _show_plain(view: View) -> None:
+    heading = f"== {view.title} ==\n" if view.title else ""
+    print(f"{heading}{view.text.rstrip()}\n", flush=True)
+
+
+def _show_rich(view: View) -> None:
+    from rich.console import Console
+    from rich.markdown import Markdown
+    from rich.syntax import Syntax
+    from rich.text import Text
+
+    console = Console()
+    if view.title:
+        console.rule(Text(view.title, style="bold"), align="left")
+    match view.language:
+        case "markdown":
+            console.print(Markdown(view.text))
+        case "text":
+            console.print(Text(view.text.rstrip()))
+        case language:
+            console.print(Syntax(view.text.rstrip(), language, background_color="default", word_wrap=True))
+    console.print()

@@ -1,0 +1,297 @@
+"""A request in, its stages out: analyzer, generator and validator as the pipeline runs and shows them."""
+
+import difflib
+
+from dataclasses import asdict
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from typing import Any
+
+from liger_dev import workspace
+from liger_dev.errors import BadInput
+from liger_dev.pipeline import Context
+from liger_dev.pipeline import Stage
+from liger_dev.pipeline import View
+from liger_dev.records import Change
+from liger_dev.records import ChangeSet
+from liger_dev.records import Source
+from liger_dev.records import digest
+
+if TYPE_CHECKING:
+    from liger_dev.analyzer import Analysis
+    from liger_dev.validator import Report
+
+Request = dict[str, Any]
+
+
+def new_request(command: str, name: str, source: Source, **options: Any) -> Request:
+    """What `new` and `analyze` ask for: a source that is read already, so that any machine can go on with the run."""
+    return {"command": command, "name": name, "source": asdict(source), "profile": "", **options}
+
+
+def generate_request(root: Path, name: str, **options: Any) -> Request:
+    """What `generate` asks for: the profile and the reference as they are on disk now. Raises BadInput without them."""
+    profile, reference = workspace.read(root, profile_path(name)), workspace.read(root, reference_path(name))
+    if profile is None or reference is None:
+        missing = profile_path(name) if profile is None else reference_path(name)
+        raise BadInput(f"there is no {missing} to generate from", str(root), f"make it first: liger-dev analyze {name}")
+    source = Source("function", reference, name, reference_path(name))
+    return {"command": "generate", "name": name, "source": asdict(source), "profile": profile, **options}
+
+
+def validate_request(name: str, **options: Any) -> Request:
+    """What `validate` asks for: the kernel as it is in the workspace."""
+    return {"command": "validate", "name": name, **options}
+
+
+def stages_of(request: Request) -> tuple[Stage, ...]:
+    """The stages that a request goes through, in order."""
+    match request["command"]:
+        case "new":
+            return (ANALYZE, GENERATE, VALIDATE)
+        case "analyze":
+            return (replace(ANALYZE, changes=_analysis_changes),)
+        case "generate":
+            return (replace(ANALYZE, title="reading the profile and the reference", reviewed=False), GENERATE)
+        case "init":
+            return (INIT,)
+        case "validate":
+            return (replace(VALIDATE, reviewed=False),)
+        case command:
+            raise BadInput(
+                f"the run asks for '{command}', which this version does not know", todo="use a newer version"
+            )
+
+
+def init_request() -> Request:
+    """What `init` asks for: the files that every workspace has."""
+    return {"command": "init", "name": "init"}
+
+
+def profile_path(name: str) -> str:
+    return f"profiles/{name}.yaml"
+
+
+def reference_path(name: str) -> str:
+    return f"kernels/reference/{name}.py"
+
+
+def _analyze_inputs(context: Context) -> Any:
+    return [context.request[key] for key in ("name", "source", "profile")]
+
+
+def _analyze(context: Context) -> Any:
+    from liger_dev.analyzer import analyze
+    from liger_dev.profile import parse_profile
+
+    name, profile = context.request["name"], context.request["profile"]
+    analysis = analyze(name, _source(context.request["source"]))
+    if profile:
+        analysis = replace(analysis, profile=parse_profile(profile, profile_path(name)))
+    return analysis.to_json()
+
+
+def _source(data: dict[str, Any]) -> Source:
+    return Source(**{**data, "shapes": {name: tuple(shape) for name, shape in data["shapes"].items()}})
+
+
+def _analysis(output: Any) -> "Analysis":
+    from liger_dev.analyzer import Analysis
+
+    return Analysis.from_json(output)
+
+
+def _analysis_views(context: Context, output: Any, brief: bool) -> list[View]:
+    from liger_dev.profile import print_profile
+
+    analysis = _analysis(output)
+    name, profile = analysis.reference.name, analysis.profile
+    assumptions = dict.fromkeys((*analysis.reference.assumptions, *profile.assumptions, *analysis.notes))
+    about = [
+        f"closest existing kernel: {profile.closest_existing_kernel}",
+        f"tier: {profile.tier} ({profile.tier_description})",
+        "assumptions and doubts:" if assumptions else "assumptions and doubts: none",
+        *(f"  - {assumption}" for assumption in assumptions),
+    ]
+    return [
+        View(reference_path(name), analysis.reference.text, "python"),
+        View(profile_path(name), print_profile(profile), "yaml"),
+        View("What the analyzer found", "\n".join(about), "text"),
+    ]
+
+
+def _analysis_texts(context: Context, output: Any) -> dict[str, str]:
+    from liger_dev.profile import print_profile
+
+    analysis = _analysis(output)
+    name = analysis.reference.name
+    return {profile_path(name): print_profile(analysis.profile), reference_path(name): analysis.reference.text}
+
+
+def _revise_analysis(context: Context, output: Any, path: str, text: str) -> Any:
+    """An edited profile takes the old one's place; an edited reference is analyzed, which derives the profile again."""
+    from liger_dev.analyzer import analyze
+    from liger_dev.profile import parse_profile
+
+    analysis = _analysis(output)
+    name = analysis.reference.name
+    if path == profile_path(name):
+        return replace(analysis, profile=parse_profile(text, path)).to_json()
+    context.say("analyzing the edited reference; the profile is derived from it again")
+    return analyze(name, Source("function", text, name, f"{analysis.reference.origin}, edited at the review")).to_json()
+
+
+def _analysis_changes(context: Context, output: Any) -> ChangeSet:
+    """The two files that `analyze` on its own leaves for `generate`. Their bases are what is there now."""
+    texts = _analysis_texts(context, output)
+    return ChangeSet(tuple(Change(path, text, workspace.base_of(context.root, path)) for path, text in texts.items()))
+
+
+def _generate_inputs(context: Context) -> Any:
+    return [digest(context.outputs["analyze"]), context.request["overwrite"]]
+
+
+def _generate(context: Context) -> Any:
+    from liger_dev.generator import generate
+
+    analysis = _analysis(context.outputs["analyze"])
+    overwrite = context.request["overwrite"]
+    return generate(analysis.reference, analysis.profile, context.root, overwrite=overwrite).to_json()
+
+
+def _changes(context: Context, output: Any) -> ChangeSet:
+    return ChangeSet.from_json(output)
+
+
+def _generate_views(context: Context, output: Any, brief: bool) -> list[View]:
+    pairs = [(workspace.read(context.root, change.path), change) for change in ChangeSet.from_json(output).changes]
+    diffs = {change.path: _diff(old, change) for old, change in pairs}
+    lines = [f"{_fate(old, change, diffs[change.path]):24}{change.path}" for old, change in pairs]
+    files = View("Files", "\n".join(lines), "text")
+    text = "".join(diffs.values())
+    return [files] if brief or not text else [files, View("Diff", text, "diff")]
+
+
+def _fate(old: str | None, change: Change, diff: str) -> str:
+    """What becomes of a file: `new`, `changed` with the numbers of lines, or `in place`."""
+    if old == change.content:
+        return "in place"
+    lines = diff.splitlines()[2:]
+    counts = f"+{sum(line[:1] == '+' for line in lines)} -{sum(line[:1] == '-' for line in lines)}"
+    return f"{'new' if old is None else 'changed'} {counts}"
+
+
+def _diff(old: str | None, change: Change) -> str:
+    before = (old or "").splitlines(keepends=True)
+    after = change.content.splitlines(keepends=True)
+    origin = "/dev/null" if old is None else f"a/{change.path}"
+    lines = difflib.unified_diff(before, after, origin, f"b/{change.path}")
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def _generate_texts(context: Context, output: Any) -> dict[str, str]:
+    """All files but those that the analyzer's review is about: editing them here would part them from the kernel."""
+    name = context.request["name"]
+    settled = (profile_path(name), reference_path(name))
+    changes = ChangeSet.from_json(output).changes
+    return {change.path: change.content for change in changes if change.path not in settled}
+
+
+def _revise_file(context: Context, output: Any, path: str, text: str) -> Any:
+    """A reviewer's edit of a generated file; it keeps its stamp, and so counts as edited by hand from then on."""
+    from liger_dev.render import parse
+
+    if path.endswith(".py"):
+        parse(text, path)
+    changes = ChangeSet.from_json(output).changes
+    return ChangeSet(tuple(replace(c, content=text) if c.path == path else c for c in changes)).to_json()
+
+
+def _skeleton(context: Context) -> Any:
+    from liger_dev.generator import skeleton
+
+    return skeleton(context.root).to_json()
+
+
+def _no_inputs(context: Context) -> Any:
+    return []
+
+
+def _validate_inputs(context: Context) -> Any:
+    options = [context.request[key] for key in ("name", "benchmark", "ncu")]
+    return [options, digest(context.outputs.get("generate", "")), list(context.reviews)]
+
+
+def _validate(context: Context) -> Any:
+    from liger_dev.validator import validate
+
+    options = {key: context.request[key] for key in ("benchmark", "ncu")}
+    report = validate(context.request["name"], context.root, say=context.say, **options)
+    return _with_reviews(report, context.reviews).to_json()
+
+
+def _with_reviews(report: "Report", reviews: tuple[dict[str, str], ...]) -> "Report":
+    """The report, on the screen and in its file, with a section on who approved what it rests on."""
+    if not reviews:
+        return report
+    lines = [f"- {review['stage']}: {_approved(review)}" for review in reviews]
+    markdown = f"{report.markdown.rstrip()}\n\n## Reviews\n\n" + "\n".join(lines) + "\n"
+    changes = (replace(c, content=markdown) if c.content == report.markdown else c for c in report.changes.changes)
+    return replace(report, markdown=markdown, changes=ChangeSet(tuple(changes)))
+
+
+def _approved(review: dict[str, str]) -> str:
+    if review["how"] == "--yes":
+        return "approved by `--yes`; nobody looked at it"
+    reason = " ".join(review["reason"].split())
+    return f"approved by a reviewer{': ' if reason else ''}{reason}"
+
+
+def _report(output: Any) -> "Report":
+    from liger_dev.validator import Report
+
+    return Report.from_json(output)
+
+
+def _report_views(context: Context, output: Any, brief: bool) -> list[View]:
+    return [View("", _report(output).markdown, "markdown")]
+
+
+def _report_changes(context: Context, output: Any) -> ChangeSet:
+    return _report(output).changes
+
+
+def _report_failure(output: Any) -> str:
+    return "" if _report(output).passed else "the kernel failed validation"
+
+
+ANALYZE = Stage(
+    "analyze",
+    "analyzing the source",
+    _analyze_inputs,
+    _analyze,
+    _analysis_views,
+    texts=_analysis_texts,
+    revise=_revise_analysis,
+)
+GENERATE = Stage(
+    "generate",
+    "generating the kernel",
+    _generate_inputs,
+    _generate,
+    _generate_views,
+    texts=_generate_texts,
+    revise=_revise_file,
+    changes=_changes,
+)
+VALIDATE = Stage(
+    "validate",
+    "validating the kernel",
+    _validate_inputs,
+    _validate,
+    _report_views,
+    changes=_report_changes,
+    failure=_report_failure,
+)
+INIT = Stage("init", "making the workspace", _no_inputs, _skeleton, _generate_views, changes=_changes, reviewed=False)
