@@ -36,8 +36,14 @@ def differentiate(graph: Graph, wanted: Iterable[str]) -> None:
     for item in graph.inputs:
         if item.name in names:
             graph.gradients[item.name] = adjoints.get(item.value, graph.const(0.0))
-    for name, gradient in reversed(graph.gradients.items()):  # inputs that share a gradient: the first one names it
-        if graph.names.get(gradient, "").removeprefix("d") in names:
+
+
+def name_gradients(graph: Graph) -> None:
+    """Names each gradient `d` + its input; inputs that share a gradient: the first one names it."""
+    for name, gradient in reversed(graph.gradients.items()):
+        if gradient.op not in ("const", "input"):
+            for other in [v for v, n in graph.names.items() if n == f"d{name}"]:
+                del graph.names[other]
             graph.names[gradient] = f"d{name}"
 
 

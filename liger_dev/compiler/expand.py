@@ -32,7 +32,7 @@ def _rewrite(graph: Graph, value: Value, args: tuple[Value, ...]) -> Value:
         shifted = graph.sub(args[0], peak)
         exponential = graph.make("exp", shifted)
         total = graph.sum(exponential, over)
-        for part, name in ((peak, "row_max"), (exponential, "numerator"), (total, "denominator")):
+        for part, name in ((peak, "row_max"), (shifted, "shifted"), (exponential, "numerator"), (total, "denominator")):
             if name not in graph.names.values():
                 graph.names.setdefault(part, name)
         if value.op == "softmax":

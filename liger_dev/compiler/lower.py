@@ -40,6 +40,7 @@ class Lowering:
     source: SourceMap
     terms: dict[Any, Any] = field(default_factory=dict)
     axis_of: dict[str, str] = field(default_factory=dict)
+    locals: dict[str, Term] = field(default_factory=dict)
     node: Any = None
 
     def refuse(self, reason: str, todo: str = "") -> Unsupported:
@@ -117,19 +118,22 @@ def lower(graph: Graph, traced: Traced, reference: Reference) -> list[Output]:
         value = graph.make(
             "input", axes=frozenset(d for d in dims if d), dtype=tensor.dtype, name=tensor.name
         )
-        state.terms[node] = Term(value, dims, dtype_of)
+        state.terms[node] = state.locals[tensor.name] = Term(value, dims, dtype_of)
         if first:
             graph.inputs.append(Input(tensor.name, value, dims, tensor.optional))
             graph.names[value] = tensor.name
     returned = next(node for node in nodes if node.op == "output").args[0]
     results = list(returned) if isinstance(returned, tuple | list) else [returned]
-    assigned = state.source.assigned([n for n in nodes if n.op == "call_function" and _is_tensor(n)]) if first else {}
+    targets = state.source.targets([n for n in nodes if n.op == "call_function" and _is_tensor(n)])
+    latest = {name: node for node, name in targets.items()}
     for node in nodes:
         if node.op == "call_function":
             state.node = node
             state.terms[node] = _lower_node(state, node, node in results)
-            if node in assigned and isinstance(state.terms[node], Term):
-                state.name(state.terms[node].value, assigned[node])
+            if node in targets and isinstance(state.terms[node], Term):
+                state.locals[targets[node]] = state.terms[node]
+                if first and latest[targets[node]] is node:
+                    state.name(state.terms[node].value, targets[node])
     return _outputs(state, results)
 
 
@@ -175,6 +179,8 @@ def _outputs(state: Lowering, results: list[Any]) -> list[Output]:
             value = value.args[0]  # the store rounds
         order = [tensor.name for tensor in state.reference.tensors]
         state.name(value, name)
+        if value is not term.value and state.graph.names.get(term.value) == name:
+            state.graph.names[value] = state.graph.names.pop(term.value)
         outputs.append(Output(name, value, term.dims, tuple(sorted(term.dtype_of, key=order.index)) if low else ()))
     return outputs
 
@@ -294,7 +300,9 @@ def _cast(state: Lowering, x: Any, dtype: Any = None, *rest: Any, **kwargs: Any)
         if state.node.args[0].meta["val"].dtype == torch.bfloat16:
             return t
         primary = next(tensor.name for tensor in state.reference.tensors if tensor.dtype == "float")
-        return Term(_round(state, t.value, frozenset({primary})), t.dims, frozenset({primary}))
+        owner = state.locals.get(state.source.cast_like(state.node))
+        like = owner.dtype_of if owner and owner.dtype_of else frozenset({primary})
+        return Term(_round(state, t.value, like), t.dims, like)
     if dtype in (torch.float32, torch.float64) or t.value.dtype == "float" and dtype.is_floating_point:
         value = t.value if t.value.dtype == "float" else state.graph.make("float", t.value)
         return Term(value, t.dims)

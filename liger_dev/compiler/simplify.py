@@ -184,7 +184,8 @@ class _Pass:
         result: Value | None = None
         coefficient = product.coefficient
         sign, size = (-1.0, -coefficient) if coefficient < 0 else (1.0, coefficient)
-        for axes, powers in ordered:
+        for axes, group in ordered:
+            powers = sorted(group, key=self.rank)
             lead = 1.0
             if axes == home or (home is None and axes == ordered[0][0]):
                 lead, powers = size, [*powers, *scalars]
@@ -193,6 +194,13 @@ class _Pass:
         if result is None:
             result = self.quotient(size, scalars)
         return g.neg(result) if sign < 0 else result
+
+    def rank(self, factor: tuple[Value, int]) -> int:
+        """Order within a product: upstream gradients, other leaves and named values, then what needs parentheses."""
+        value = factor[0]
+        if value.op == "input" or value in self.whole:
+            return 0 if value not in self.forward else 1
+        return 3 if value.op in ("add", "sub") else 2
 
     def join(self, left: Value, right: Value) -> Value:
         if right.op == "div" and is_const(right.args[0], 1):
@@ -326,12 +334,13 @@ def _single(value: Value) -> Product:
 
 
 def _common(terms: Iterable[Product]) -> Product:
-    """The factors that all terms share; the coefficient of the first term when no term has the coefficient 1."""
+    """The factors that all terms share; the shortest coefficient when none is 1."""
     first, *others = terms
     powers: list[tuple[Value, int]] = []
     for value, power in first.powers:
         shared = [dict(t.powers).get(value, 0) for t in others]
         if all(p * power > 0 for p in shared):
             powers.append((value, min([power, *shared], key=abs)))
+    shortest = min((abs(t.coefficient) for t in (first, *others)), key=lambda c: len(repr(c)))
     plain = any(abs(t.coefficient) == 1.0 for t in (first, *others))
-    return Product(1.0 if plain else abs(first.coefficient), tuple(powers))
+    return Product(1.0 if plain else shortest, tuple(powers))

@@ -40,15 +40,34 @@ class SourceMap:
         line = self.line_of(node)
         return f"line {line}: {self.lines[line - 1].strip()}" if line else ""
 
-    def assigned(self, nodes: list[Any]) -> dict[Any, str]:
-        """The nodes that an assignment names: the last node of the statement; the last statement where a name is reused."""
+    def targets(self, nodes: list[Any]) -> dict[Any, str]:
+        """The nodes that an assignment names: the last node of each statement."""
         last: dict[ast.stmt, Any] = {}
         for node in nodes:
             statement = self.statement(self.line_of(node))
             if statement is not None:
                 last[statement] = node
-        by_name = {name: node for statement, node in last.items() if (name := _target(statement))}
-        return {node: name for name, node in by_name.items()}
+        return {node: name for statement, node in last.items() if (name := _target(statement))}
+
+    def cast_like(self, node: Any) -> str:
+        """The variable whose dtype a cast is to: `x` for `.to(x.dtype)`, and for `.to(dtype)` after `dtype = x.dtype`."""
+        statement = self.statement(self.line_of(node))
+        if statement is None:
+            return ""
+        calls = [c for c in ast.walk(statement) if isinstance(c, ast.Call) and isinstance(c.func, ast.Attribute)]
+        found = {self._dtype_owner(c.args[0]) for c in calls if c.func.attr in ("to", "type_as") and c.args}  # type: ignore[attr-defined]
+        return found.pop() if len(found) == 1 else ""
+
+    def _dtype_owner(self, node: ast.expr) -> str:
+        match node:
+            case ast.Attribute(value=ast.Name(id=name), attr="dtype"):
+                return name
+            case ast.Name(id=name):
+                for statement in self.statements:
+                    if _target(statement) == name and isinstance(statement, ast.Assign):
+                        return self._dtype_owner(statement.value) if not isinstance(statement.value, ast.Name) else name
+                return name
+        return ""
 
     def returned(self) -> list[str]:
         """What the last return statement calls its results: names where they are names, else ''."""

@@ -1,0 +1,64 @@
+"""Names for values that the reference left unnamed, from what they compute."""
+
+from collections.abc import Mapping
+
+from liger_dev.compiler.ir import Value
+from liger_dev.compiler.ir import is_const
+
+_BY_OP = {
+    "exp": "exponential",
+    "log": "logarithm",
+    "rsqrt": "rstd",
+    "sqrt": "root",
+    "sigmoid": "sigmoid",
+    "relu": "positive",
+    "max": "row_max",
+    "where": "selected",
+    "add": "shifted",
+    "sub": "difference",
+    "mul": "product",
+    "div": "ratio",
+    "neg": "negated",
+    "abs": "magnitude",
+    "round": "rounded",
+}
+
+
+def suggest(value: Value, names: Mapping[Value, str]) -> str:
+    """A name for a value, in the words of its arguments' names where they have some."""
+    args = [names.get(arg, "") for arg in value.args]
+    match value.op:
+        case "sum":
+            inner = value.args[0]
+            if inner in names:
+                return f"sum_{names[inner]}"
+            if inner.op == "mul" and inner.args[0] is inner.args[1]:
+                return "sum_of_squares"
+            return "dot" if inner.op == "mul" else "total"
+        case "div" if value.args[0].op == "sum" and value.args[1].op == "size":
+            inner = value.args[0].args[0]
+            if inner in names:
+                return f"mean_{names[inner]}"
+            if inner.op == "mul":
+                return "mean_square" if inner.args[0] is inner.args[1] else "mean_dot"
+            return "mean"
+        case "mul" if value.args[0] is value.args[1] and args[0]:
+            return f"{args[0]}_squared"
+        case "sub" if is_const(value.args[0], 1) and args[1]:
+            return f"one_minus_{args[1]}"
+        case "add" if is_const(value.args[0], 1) and args[1]:
+            return f"one_plus_{args[1]}"
+        case "neg" if args[0]:
+            return f"minus_{args[0]}"
+        case "round" if args[0]:
+            return f"{args[0]}_rounded"
+        case "eq" | "ne" | "lt" | "le" | "gt" | "ge":
+            return "condition"
+    return _BY_OP.get(value.op, value.op)
+
+
+def unique(name: str, taken: set[str]) -> str:
+    """`name`, or with a number behind it if it is taken."""
+    if name not in taken:
+        return name
+    return next(f"{name}_{i}" for i in range(2, 1000) if f"{name}_{i}" not in taken)
