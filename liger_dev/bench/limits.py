@@ -1,0 +1,115 @@
+"""What the device can do at best, and what a pass must move: time becomes a share of the copy bandwidth.
+
+A share above 1 can't be: the time was not that of the work, and nothing measured with it is to be believed.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from liger_dev.bench.passes import Provider
+from liger_dev.bench.passes import differentiable
+from liger_dev.bench.passes import gradient_leaves
+from liger_dev.bench.passes import random_gradients
+from liger_dev.bench.timing import event_ms
+from liger_dev.errors import KERNEL_FAILED
+from liger_dev.errors import LigerDevError
+
+PROBE_BYTES = 2**30
+PROBE_SAMPLES = 20
+
+
+class ImpossibleFigure(LigerDevError):
+    """A measured time is shorter than the device's memory allows."""
+
+    exit_code = KERNEL_FAILED
+
+
+def copy_bandwidth() -> float:
+    """Bytes a second that the device reads and writes at its best: the fastest of 20 copies and 20 additions of 1 GiB.
+
+    An addition reads two bytes for one that it writes, as most backward passes do; memory favours reading a little.
+    """
+    free = torch.cuda.mem_get_info()[0]
+    elements = min(PROBE_BYTES, free // 8) // 4
+    a, b, c = (torch.zeros(elements, dtype=torch.float32, device="cuda") for _ in range(3))
+    copy_ms = _fastest_ms(lambda: c.copy_(a))
+    add_ms = _fastest_ms(lambda: torch.add(a, b, out=c))
+    size = elements * 4
+    return max(2 * size / copy_ms, 3 * size / add_ms) * 1e3
+
+
+def _fastest_ms(work: Callable[[], Any]) -> float:
+    times = []
+    for _ in range(PROBE_SAMPLES):
+        # The untimed one keeps the device busy while the timed one is launched.
+        work()
+        times.append(event_ms(work))
+    return min(times)
+
+
+def bytes_moved(function: Provider, inputs: Sequence[Any], modes: Iterable[str]) -> dict[str, int]:
+    """The fewest bytes that a provider's forward and backward move: what they read and write, each counted once.
+
+    Forward reads its inputs and writes its outputs. Backward reads the outputs' gradients and what forward saved, and
+    writes the inputs' gradients. `full` has no entry: what forward leaves in the cache, backward need not read again.
+    """
+    tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
+    saved: list[torch.Tensor] = []
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        saved.append(tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        outputs = function(*inputs)
+    several = outputs if isinstance(outputs, tuple | list) else (outputs,)
+    moved = {}
+    if "forward" in modes:
+        moved["forward"] = count_bytes([*tensors, *(value for value in several if isinstance(value, torch.Tensor))])
+    if "backward" in modes:
+        ends = differentiable(outputs)
+        grad_outputs = random_gradients(ends)
+        grads = torch.autograd.grad(ends, gradient_leaves(inputs), grad_outputs, allow_unused=True)
+        moved["backward"] = count_bytes([*grad_outputs, *saved, *(grad for grad in grads if grad is not None)])
+    return moved
+
+
+def count_bytes(tensors: Iterable[torch.Tensor]) -> int:
+    """Bytes of the tensors' storages that they cover, a storage that several share counted once."""
+    sizes: dict[int, int] = {}
+    for tensor in tensors:
+        storage = tensor.untyped_storage()
+        size = min(tensor.numel() * tensor.element_size(), storage.nbytes())
+        sizes[storage.data_ptr()] = max(size, sizes.get(storage.data_ptr(), 0))
+    return sum(sizes.values())
+
+
+def fewest(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """The smallest count a mode over all providers: none may be held to what another one saves needlessly."""
+    best: dict[str, int] = {}
+    for count in counts:
+        for mode, size in count.items():
+            best[mode] = min(size, best.get(mode, size))
+    return best
+
+
+def bandwidth_share(size: int, milliseconds: float, bandwidth: float, where: str) -> float:
+    """`size` bytes in so many milliseconds as a share of `bandwidth` bytes a second.
+
+    Raises:
+        ImpossibleFigure: the share exceeds 1. `where` names provider, mode and size.
+    """
+    share = size / (milliseconds * 1e-3) / bandwidth
+    if share > 1.0:
+        raise ImpossibleFigure(
+            f"{size / 1e6:.1f} MB in {milliseconds:.4f} ms is {share:.2f} of the measured copy bandwidth of "
+            f"{bandwidth / 1e12:.2f} TB/s, which can't be",
+            where,
+            "check that the kernel does its work: that it writes every output, and that it runs on the timed stream",
+        )
+    return share

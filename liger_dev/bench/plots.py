@@ -1,0 +1,113 @@
+"""CSV rows in, PNG files out: one a metric and mode, the metric over the size, a line a provider, its spread shaded."""
+
+import json
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from liger_dev.bench.csv import Measurement
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's colours, which stay apart for colour-blind readers; markers keep lines apart in print.
+STYLES = {
+    "liger": ("#D55E00", "o"),
+    "torch": ("#0072B2", "s"),
+    "torch_compile": ("#009E73", "^"),
+    "liger_kernel": ("#CC79A7", "D"),
+}
+OTHER_STYLES = (("#E69F00", "v"), ("#56B4E9", "P"), ("#000000", "X"))
+TITLES = {
+    "speed": "call time",
+    "device_time": "device time",
+    "memory": "peak memory",
+    "bandwidth_share": "memory bandwidth",
+}
+AXIS_LABELS = {
+    "speed": "time a call (ms)",
+    "device_time": "time on the device (ms)",
+    "memory": "peak memory (MB)",
+    "bandwidth_share": "share of copy bandwidth",
+}
+# A pull request shows an image about 900 pixels wide: at that width the text is as tall as the page's own.
+SIZE_INCHES = (7.5, 4.5)
+DPI = 120
+
+
+def plot(rows: Sequence[Measurement], folder: Path) -> tuple[Path, ...]:
+    """Draws `KERNEL_{metric}_{mode}.png` into `folder` for every metric and mode in `rows`, and returns their paths.
+
+    Rows of several GPUs, sizes or dtypes can't share a picture: the configuration with the newest row is drawn.
+    """
+    groups: dict[tuple[str, str, str], list[Measurement]] = {}
+    for row in rows:
+        groups.setdefault((row.kernel_name, row.metric_name, row.kernel_operation_mode), []).append(row)
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for (kernel, metric, mode), group in groups.items():
+        path = folder / f"{kernel}_{metric}_{mode}.png"
+        draw(newest_configuration(group)).savefig(path, dpi=DPI, metadata={"Software": None})
+        paths.append(path)
+    return tuple(paths)
+
+
+def newest_configuration(rows: Sequence[Measurement]) -> list[Measurement]:
+    """The rows that share GPU, fixed sizes and x axis with the newest one."""
+
+    def setting(row: Measurement) -> tuple[str, str, str]:
+        return row.gpu_name, row.extra_benchmark_config_str, row.x_name
+
+    newest = max(rows, key=lambda row: row.timestamp)
+    return [row for row in rows if setting(row) == setting(newest)]
+
+
+def draw(rows: Sequence[Measurement]) -> "Figure":
+    """The picture of one metric and mode in one configuration."""
+    # matplotlib takes 0.3 s to import, which only those pay who draw.
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=SIZE_INCHES, layout="constrained")
+    axes = figure.add_subplot()
+    places = x_places(rows)
+    for number, provider in enumerate(providers_in_order(rows)):
+        color, marker = STYLES.get(provider, OTHER_STYLES[number % len(OTHER_STYLES)])
+        line = sorted((row for row in rows if row.kernel_provider == provider), key=lambda row: places[row.x_value])
+        xs = [places[row.x_value] for row in line]
+        lows, highs = [row.y_value_20 for row in line], [row.y_value_80 for row in line]
+        axes.plot(xs, [row.y_value_50 for row in line], color=color, marker=marker, label=provider, linewidth=2)
+        axes.fill_between(xs, lows, highs, color=color, alpha=0.2, linewidth=0)
+    axes.set_xticks(list(places.values()), [str(x) for x in places])
+    _label(axes, rows[0])
+    return figure
+
+
+def providers_in_order(rows: Sequence[Measurement]) -> list[str]:
+    """The providers that occur: the known ones in their usual order, then the others by name."""
+    found = {row.kernel_provider for row in rows}
+    return [*(name for name in STYLES if name in found), *sorted(found - set(STYLES))]
+
+
+def x_places(rows: Sequence[Measurement]) -> dict[int | float | str, int]:
+    """Where each x stands on the axis: evenly spaced, since sizes double from one to the next, or are models' names."""
+    xs = sorted(
+        {row.x_value for row in rows}, key=lambda x: (isinstance(x, str), x if not isinstance(x, str) else 0, str(x))
+    )
+    return {x: place for place, x in enumerate(xs)}
+
+
+def _label(axes: "Axes", row: Measurement) -> None:
+    config = json.loads(row.extra_benchmark_config_str or "{}")
+    fixed = ", ".join(f"{name}={value}" if name != "dtype" else str(value) for name, value in config.items())
+    what = TITLES.get(row.metric_name, row.metric_name)
+    axes.set_title(f"{row.kernel_name} {row.kernel_operation_mode}: {what}", loc="left", fontweight="bold", pad=24)
+    axes.text(0, 1.025, f"{row.gpu_name}, {fixed}", transform=axes.transAxes, fontsize=9, color="#555555")
+    axes.set_xlabel(f"{row.x_label} ({row.x_name})")
+    axes.set_ylabel(AXIS_LABELS.get(row.metric_name, f"{row.metric_name} ({row.metric_unit})"))
+    axes.set_ylim(bottom=0, top=1.05 if row.metric_name == "bandwidth_share" else None)
+    axes.grid(axis="y", color="#DDDDDD", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, title="median, 20 to 80 % shaded", title_fontsize=8, alignment="left")
