@@ -259,6 +259,22 @@ def reject(
 
 
 @app.command()
+def bench(name: Name, root: RootDir = None) -> None:
+    """Measure a kernel's speed and memory; needs a GPU."""
+    from liger_dev import stages
+
+    _start(_root(root), {**stages.measure_request("bench", name), "review": "yes"})
+
+
+@app.command()
+def plot(name: Name, root: RootDir = None) -> None:
+    """Draw a kernel's plots from the measurements."""
+    from liger_dev import stages
+
+    _start(_root(root), {**stages.measure_request("plot", name), "review": "yes"})
+
+
+@app.command()
 def check(names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...")] = None, root: RootDir = None) -> None:
     """Find generated files that are stale or edited by hand."""
     from liger_dev.overview import check_lines

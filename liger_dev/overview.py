@@ -93,7 +93,8 @@ def check_lines(root: Path, names: list[str]) -> list[str]:
         if not (root / profile_path(name)).exists():
             raise BadInput(f"there is no kernel '{name}' here", profile_path(name), "`liger-dev list` shows them")
     found = generator.check(root)
-    return [line for line in found if not names or any(name in line for name in names)]
+    wanted = {stem for name in names for stem in (name, f"test_{name}", f"benchmark_{name}")}
+    return [line for line in found if not names or Path(line.partition(":")[0]).stem in wanted]
 
 
 def finding_lines(findings: list[Finding]) -> list[str]:

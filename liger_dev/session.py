@@ -50,6 +50,5 @@ def go_on(root: Path, run: Run, mode: str, *, again: str = "", stages: tuple[Sta
 
 def _summary(run: Run, outcome: Outcome) -> str:
     how = {"--yes": "by --yes, nobody looked"}
-    reviews = [f"{row['stage']} ({how.get(row['how'], 'by a person')})" for row in outcome.context.reviews]
-    end = f"failed: {outcome.failure}" if outcome.failure else "passed"
-    return "\n".join([end, *([f"approved: {', '.join(reviews)}"] if reviews else []), f"run {run.id}"])
+    reviews = [f"  {row['stage']}: approved {how.get(row['how'], 'by a person')}" for row in outcome.context.reviews]
+    return "\n".join([f"failed: {outcome.failure}" if outcome.failure else "passed", *reviews, f"run {run.id}"])

@@ -56,6 +56,10 @@ def stages_of(request: Request) -> tuple[Stage, ...]:
             return (replace(ANALYZE, title="reading the profile and the reference", reviewed=False), GENERATE)
         case "init":
             return (INIT,)
+        case "bench":
+            return (BENCH,)
+        case "plot":
+            return (PLOT,)
         case "validate":
             return (replace(VALIDATE, reviewed=False),)
         case command:
@@ -67,6 +71,11 @@ def stages_of(request: Request) -> tuple[Stage, ...]:
 def init_request() -> Request:
     """What `init` asks for: the files that every workspace has."""
     return {"command": "init", "name": "init"}
+
+
+def measure_request(command: str, name: str) -> Request:
+    """What `bench` and `plot` ask for."""
+    return {"command": command, "name": name}
 
 
 def profile_path(name: str) -> str:
@@ -86,7 +95,7 @@ def _analyze(context: Context) -> Any:
     from liger_dev.profile import parse_profile
 
     name, profile = context.request["name"], context.request["profile"]
-    analysis = analyze(name, _source(context.request["source"]))
+    analysis = analyze(name, _source(context.request["source"]), root=context.root)
     if profile:
         analysis = replace(analysis, profile=parse_profile(profile, profile_path(name)))
     return analysis.to_json()
@@ -139,7 +148,9 @@ def _revise_analysis(context: Context, output: Any, path: str, text: str) -> Any
     if path == profile_path(name):
         return replace(analysis, profile=parse_profile(text, path)).to_json()
     context.say("analyzing the edited reference; the profile is derived from it again")
-    return analyze(name, Source("function", text, name, f"{analysis.reference.origin}, edited at the review")).to_json()
+    origin, shapes = analysis.reference.origin, _source(context.request["source"]).shapes
+    edited = Source("function", text, name, f"{origin}, edited at the review", shapes)
+    return analyze(name, edited, root=context.root).to_json()
 
 
 def _analysis_changes(context: Context, output: Any) -> ChangeSet:
@@ -167,8 +178,8 @@ def _changes(context: Context, output: Any) -> ChangeSet:
 def _generate_views(context: Context, output: Any, brief: bool) -> list[View]:
     pairs = [(workspace.read(context.root, change.path), change) for change in ChangeSet.from_json(output).changes]
     diffs = {change.path: _diff(old, change) for old, change in pairs}
-    lines = [f"{_fate(old, change, diffs[change.path]):24}{change.path}" for old, change in pairs]
-    files = View("Files", "\n".join(lines), "text")
+    lines = [f"{_fate(old, change, diffs[change.path]):20}{change.path}" for old, change in pairs]
+    files = View("Files", "\n".join(lines) or "nothing to change: all files are in place", "text")
     text = "".join(diffs.values())
     return [files] if brief or not text else [files, View("Diff", text, "diff")]
 
@@ -209,7 +220,7 @@ def _revise_file(context: Context, output: Any, path: str, text: str) -> Any:
 
 
 def _skeleton(context: Context) -> Any:
-    from liger_dev.generator import skeleton
+    from liger_dev.skeleton import skeleton
 
     return skeleton(context.root).to_json()
 
@@ -266,6 +277,30 @@ def _report_failure(output: Any) -> str:
     return "" if _report(output).passed else "the kernel failed validation"
 
 
+def _bench(context: Context) -> Any:
+    from liger_dev.measuring import bench
+
+    return bench(context.request["name"], context.root, context.say)
+
+
+def _plot(context: Context) -> Any:
+    from liger_dev.measuring import plot
+
+    return plot(context.request["name"], context.root)
+
+
+def _measured_views(context: Context, output: Any, brief: bool) -> list[View]:
+    return [View("", output["markdown"], "markdown")]
+
+
+def _measured_changes(context: Context, output: Any) -> ChangeSet:
+    return ChangeSet.from_json(output["changes"])
+
+
+def _measured_failure(output: Any) -> str:
+    return str(output["failure"])
+
+
 ANALYZE = Stage(
     "analyze",
     "analyzing the source",
@@ -295,3 +330,14 @@ VALIDATE = Stage(
     failure=_report_failure,
 )
 INIT = Stage("init", "making the workspace", _no_inputs, _skeleton, _generate_views, changes=_changes, reviewed=False)
+BENCH = Stage(
+    "bench",
+    "measuring speed and memory",
+    _no_inputs,
+    _bench,
+    _measured_views,
+    changes=_measured_changes,
+    failure=_measured_failure,
+    reviewed=False,
+)
+PLOT = Stage("plot", "drawing", _no_inputs, _plot, _measured_views, changes=_measured_changes, reviewed=False)

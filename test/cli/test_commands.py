@@ -2,9 +2,9 @@
 
 import json
 import os
+import resource
 import subprocess
 import sys
-import time
 
 from pathlib import Path
 
@@ -31,12 +31,17 @@ def workspace(tmp_path):
     return tmp_path
 
 
+def _cpu_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def test_help_is_quick_and_names_every_command(tmp_path):
     seconds = []
-    for _ in range(5):
-        start = time.perf_counter()
+    for _ in range(3):
+        start = _cpu_seconds()  # and not the clock's: other processes on the machine are no fault of ours
         done = run("--help", cwd=tmp_path)
-        seconds.append(time.perf_counter() - start)
+        seconds.append(_cpu_seconds() - start)
     assert done.returncode == 0
     listed = done.stdout.partition("Commands:")[2]
     assert [name for name in COMMANDS if f"\n  {name} " not in listed] == []
@@ -151,6 +156,12 @@ def test_show_prints_a_runs_state_and_events(workspace):
     assert "request  new relu" in done.stdout and "output      analyze, (01234567)" in done.stdout
     missing = run("show", made.id, "--stage", "validate", cwd=workspace)
     assert missing.returncode == 2 and "it has: analyze" in missing.stderr
+
+
+@pytest.mark.parametrize(("command", "message"), [("plot", "no measurements of 'relu'"), ("bench", "relu")])
+def test_what_was_never_measured_or_made_can_be_neither_drawn_nor_measured(workspace, command, message):
+    done = run(command, "relu", cwd=workspace)
+    assert done.returncode == 2 and message in done.stderr and "Traceback" not in done.stderr
 
 
 def test_doctor_says_what_works_and_never_the_key(tmp_path):
