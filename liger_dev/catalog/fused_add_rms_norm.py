@@ -1,4 +1,4 @@
-"""Residual addition with the RMS normalisation that follows it: summed = x + residual, y = weight * summed / rms(summed).
+"""Residual addition, then RMS normalisation: summed = x + residual, y = weight * summed / rms(summed).
 
 Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019; pre-norm residual blocks as in Llama.
 """

@@ -1,0 +1,67 @@
+"""`python -m liger_dev.child REQUEST.json REPLY.json`: what needs torch or runs the user's code, away from the tool itself."""
+
+import json
+import sys
+import tempfile
+import warnings
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from liger_dev.errors import LigerDevError
+from liger_dev.records import Reference
+from liger_dev.records import Source
+
+
+def main(request_path: Path, reply_path: Path) -> None:
+    """Answers one request. A user's error is an answer too; any other exception ends the child with a traceback."""
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    request = json.loads(request_path.read_text(encoding="utf-8"))
+    try:
+        reply = answer(request)
+    except LigerDevError as error:
+        kind = type(error).__name__
+        reply = {"error": {"kind": kind, "what": error.what, "where": error.where, "todo": error.todo}}
+    reply_path.write_text(json.dumps(reply), encoding="utf-8")
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    """`load`: a reference. `analyze`: a reference and its profile. `compile`: a profile and what the op template needs."""
+    match request["do"]:
+        case "load":
+            return _load(request)
+        case "analyze":
+            loaded = _load(request)
+            return {**loaded, "profile": _compile(loaded["reference"], {})["profile"]}
+        case "compile":
+            return _compile(request["reference"], request["options"])
+    raise AssertionError(f"unknown request {request['do']}")
+
+
+def _load(request: dict[str, Any]) -> dict[str, Any]:
+    from liger_dev.loading import is_printed
+    from liger_dev.loading import load
+
+    source = source_from_json(request["source"])
+    with tempfile.TemporaryDirectory() as folder:
+        reference = load(request["name"], source, Path(folder).resolve())
+    return {"reference": reference.to_json(), "printed": is_printed(source, reference), "notes": []}
+
+
+def _compile(reference: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    from liger_dev.compiler import compile_op
+
+    compiled = compile_op(Reference.from_json(reference), options)
+    return {"profile": compiled.profile, "op": compiled.op}
+
+
+def source_from_json(data: dict[str, Any]) -> Source:
+    """A Source as `dataclasses.asdict` and JSON leave it."""
+    return Source(**{**data, "shapes": {name: tuple(shape) for name, shape in data["shapes"].items()}})
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,180 @@
+"""An operation in, its shapes and a verdict out: it is run on small inputs to see that it can be compiled at all."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from torch.overrides import TorchFunctionMode
+
+from liger_dev.errors import BadInput
+from liger_dev.loading.operation import Operation
+from liger_dev.loading.operation import users_code
+from liger_dev.loading.signature import ONES
+from liger_dev.loading.signature import ZEROS
+from liger_dev.records import Scalar
+from liger_dev.records import Tensor
+
+# Even and pairwise different, so that a wrong match of axes shows, and halves exist.
+_SIZES = (2, 4, 6, 8, 10, 12, 14, 16, 18, 20)
+# Below this share of the output's own gradient, a gradient is the roundoff of zero.
+_ROUNDOFF = 1e-6
+_READS = frozenset("__bool__ __int__ __float__ __index__ item tolist numpy nonzero".split())
+
+Shape = tuple[str | int, ...]
+
+
+class _NoReading(TorchFunctionMode):
+    """Refuses to turn a tensor into a Python value: control flow would then depend on data."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if name in _READS:
+            raise BadInput(
+                f"the operation reads a tensor's value ({name.strip('_')}), so what it does depends on data",
+                "",
+                "express the choice with torch.where",
+            )
+        return func(*args, **(kwargs or {}))
+
+
+def axis_sizes(operation: Operation, tensors: tuple[Tensor, ...]) -> dict[str, int]:
+    """A small size for each named axis; the operation's own sizes where it fixes them."""
+    free = iter(size for size in _SIZES if size not in operation.sizes.values())
+    axes = dict.fromkeys(axis for tensor in tensors for axis in tensor.shape if isinstance(axis, str))
+    return {axis: operation.sizes.get(axis) or next(free) for axis in axes}
+
+
+def samples(
+    operation: Operation, dtype: torch.dtype = torch.float32, seed: int = 0, absent: frozenset[str] = frozenset()
+) -> dict[str, torch.Tensor]:
+    """Random inputs by name; optional tensors in `absent` are left out."""
+    sizes = axis_sizes(operation, operation.tensors)
+    generator = torch.Generator().manual_seed(seed)
+    given = [tensor for tensor in operation.tensors if tensor.name not in absent]
+    return {
+        tensor.name: torch.randn([sizes[a] if isinstance(a, str) else a for a in tensor.shape], generator=generator).to(
+            dtype
+        )
+        for tensor in given
+    }
+
+
+def give_shapes(operation: Operation, given: dict[str, Shape]) -> Operation:
+    """The operation with a shape for each tensor: as given, else the first usual ones that it runs with.
+
+    Raises:
+        BadInput: a shape is for an unknown tensor, or no usual shapes fit; the message shows how to give them.
+    """
+    names = [tensor.name for tensor in operation.tensors]
+    unknown = [name for name in given if name not in names]
+    if unknown:
+        raise BadInput(f"there is no tensor '{unknown[0]}'", "--shape", f"the tensors are {', '.join(names)}")
+    missing = [tensor for tensor in operation.tensors if tensor.name not in given]
+    failure: BadInput | None = None
+    for shapes in _usual_shapes(missing):
+        known = {**shapes, **given}
+        shaped = tuple(replace(t, shape=known[t.name]) for t in operation.tensors)
+        candidate = replace(operation, tensors=shaped)
+        try:
+            with torch.no_grad():
+                run(candidate, samples(candidate))
+        except BadInput as error:
+            failure = failure or error
+            if isinstance(error.__cause__, BadInput | ImportError):
+                raise
+            continue
+        return replace(candidate, assumptions=(*operation.assumptions, *_assumed(shapes)))
+    assert failure is not None, "there is at least one try"
+    example = " ".join(f"--shape {tensor.name}=B,T,H" for tensor in missing)
+    if missing:
+        raise BadInput(f"no usual shapes fit: {failure.what}", failure.where, f"give shapes, for example {example}")
+    raise failure
+
+
+def _usual_shapes(tensors: list[Tensor]) -> Iterator[dict[str, Shape]]:
+    """Combinations of shapes in the order in which they are tried."""
+    rows: Shape = ("B", "T", "H")
+    parameters = {t.name for t in tensors if t.name.lower() in ONES | ZEROS}
+    yield {t.name: ("H",) if t.name in parameters else rows for t in tensors}
+    if not tensors:
+        return
+    if parameters:
+        yield {t.name: rows for t in tensors}
+    if len(tensors) > 1:
+        yield {t.name: ("H",) if i else rows for i, t in enumerate(tensors)}
+    yield {t.name: ("H",) if t.name in parameters else ("B", "H") for t in tensors}
+
+
+def _assumed(shapes: dict[str, Shape]) -> tuple[str, ...]:
+    if not shapes:
+        return ()
+    said = ", ".join(f"{name} ({', '.join(map(str, shape))})" for name, shape in shapes.items())
+    return (f"shapes were not given: assumed {said}; pass --shape to change",)
+
+
+def run(operation: Operation, tensors: dict[str, torch.Tensor], scalars: dict[str, Any] | None = None) -> Any:
+    """The operation's result. Raises BadInput for what its code raises, and where it reads a tensor's value."""
+    with users_code("the operation fails", operation.place), _NoReading():
+        return operation.bind(trial_values(operation.scalars) | (scalars or {}))(tensors)
+
+
+def trial_values(scalars: tuple[Scalar, ...]) -> dict[str, Any]:
+    """Values for scalars without a default."""
+    usual = {"float": 0.5, "int": 2, "bool": True, "str": ""}
+    return {scalar.name: usual[scalar.type] for scalar in scalars if scalar.default is None}
+
+
+def check(operation: Operation) -> None:
+    """Raises BadInput unless the operation is a differentiable function of tensors that writes to none of them."""
+    where = operation.place.shown
+    tensors = samples(operation)
+    before = {name: (tensor._version, tensor.clone()) for name, tensor in tensors.items()}
+    with torch.no_grad():
+        result = run(operation, tensors)
+    for name, (version, value) in before.items():
+        if tensors[name]._version != version or not torch.equal(tensors[name], value):
+            raise BadInput(
+                f"the operation writes to its input '{name}' in place", where, "work on a new tensor instead"
+            )
+    outputs = result if isinstance(result, tuple | list) else [result]
+    if not outputs or not all(isinstance(output, torch.Tensor) for output in outputs):
+        kinds = ", ".join(type(output).__name__ for output in outputs) or "nothing"
+        raise BadInput(f"the operation returns {kinds}, not a tensor", where, "return a tensor or a tuple of tensors")
+    _check_absent(operation)
+    _check_gradient(operation)
+
+
+def _check_absent(operation: Operation) -> None:
+    absent = frozenset(tensor.name for tensor in operation.tensors if tensor.optional)
+    if absent:
+        with torch.no_grad():
+            try:
+                run(operation, samples(operation, absent=absent))
+            except BadInput as error:
+                names = ", ".join(sorted(absent))
+                raise BadInput(
+                    f"without its optional tensors ({names}) {error.what}", error.where, "drop their default None"
+                ) from error
+
+
+def _check_gradient(operation: Operation) -> None:
+    where = operation.place.shown
+    tensors = {name: tensor.requires_grad_() for name, tensor in samples(operation).items()}
+    result = run(operation, tensors)
+    outputs = [o for o in (result if isinstance(result, tuple | list) else [result]) if o.requires_grad]
+    if not outputs:
+        raise BadInput(
+            "no gradient flows from the output to any input", where, "the operation has to be differentiable"
+        )
+    generator = torch.Generator().manual_seed(1)
+    directions = [torch.randn(output.shape, generator=generator).to(output.dtype) for output in outputs]
+    gradients = torch.autograd.grad(outputs, list(tensors.values()), directions, allow_unused=True)
+    largest = max((float(g.abs().max()) for g in gradients if g is not None and g.numel()), default=0.0)
+    if largest <= _ROUNDOFF * max(float(d.abs().max()) for d in directions):
+        raise BadInput(
+            "the gradient is zero everywhere",
+            where,
+            "a kernel for it can't be checked; does the output depend on an input?",
+        )
