@@ -115,9 +115,7 @@ def lower(graph: Graph, traced: Traced, reference: Reference) -> list[Output]:
     for node, tensor in zip(placeholders, given):
         dims = _input_dims(state, node, tensor.shape)
         dtype_of = frozenset({tensor.name}) if tensor.dtype == "float" else frozenset()
-        value = graph.make(
-            "input", axes=frozenset(d for d in dims if d), dtype=tensor.dtype, name=tensor.name
-        )
+        value = graph.make("input", axes=frozenset(d for d in dims if d), dtype=tensor.dtype, name=tensor.name)
         state.terms[node] = state.locals[tensor.name] = Term(value, dims, dtype_of)
         if first:
             graph.inputs.append(Input(tensor.name, value, dims, tensor.optional))
@@ -389,7 +387,9 @@ def _affine(state: Lowering, value: Value, terms: list[Term], weight: Any, bias:
     return value
 
 
-def _layer_norm(state: Lowering, x: Any, shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5, *_: Any) -> Term:
+def _layer_norm(
+    state: Lowering, x: Any, shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5, *_: Any
+) -> Term:
     t, g = state.term(x), state.graph
     over, _left = _over(state, t, list(range(-len(shape), 0)), True)
     variance = _variance(state, t.value, over, 0)
@@ -448,7 +448,9 @@ def _sym_size(state: Lowering, x: Any, dim: int) -> Value:
     return state.graph.size([axis]) if axis else state.graph.const(1)
 
 
-_softplus = _pointwise(lambda g, x: g.add(g.make("clamp_min", x, g.const(0.0)), g.make("log1p", g.make("exp", g.neg(g.make("abs", x))))))
+_softplus = _pointwise(
+    lambda g, x: g.add(g.make("clamp_min", x, g.const(0.0)), g.make("log1p", g.make("exp", g.neg(g.make("abs", x)))))
+)
 
 ROWS: dict[str, Row] = {
     "aten.add.Tensor": _scaled(Graph.add),
@@ -468,7 +470,11 @@ ROWS: dict[str, Row] = {
     **{f"aten.{name}.default": _op(name) for name in ("abs", "exp", "log", "log1p", "expm1", "sqrt", "rsqrt")},
     **{f"aten.{name}.default": _op(name) for name in ("sigmoid", "tanh", "erf", "sin", "cos", "relu", "sign")},
     **{f"aten.{name}.default": _op(name) for name in ("maximum", "minimum")},
-    **{f"aten.{name}.{kind}": _op(name) for name in ("eq", "ne", "lt", "le", "gt", "ge") for kind in ("Tensor", "Scalar")},
+    **{
+        f"aten.{name}.{kind}": _op(name)
+        for name in ("eq", "ne", "lt", "le", "gt", "ge")
+        for kind in ("Tensor", "Scalar")
+    },
     "aten.logical_and.default": _op("and"),
     "aten.logical_or.default": _op("or"),
     "aten.logical_not.default": _op("not"),
@@ -497,7 +503,10 @@ ROWS: dict[str, Row] = {
     "aten.logsumexp.default": _logsumexp,
     "aten.layer_norm.default": _layer_norm,
     "aten.rms_norm.default": _rms_norm,
-    **{f"aten.{name}.default": _reshape for name in ("view", "reshape", "unsqueeze", "expand", "squeeze", "_unsafe_view")},
+    **{
+        f"aten.{name}.default": _reshape
+        for name in ("view", "reshape", "unsqueeze", "expand", "squeeze", "_unsafe_view")
+    },
     "aten.squeeze.dim": _reshape,
     "aten.expand_as.default": _reshape,
     "aten.permute.default": _permute,

@@ -100,7 +100,9 @@ def _leaf() -> Op:
 
 
 def _call(name: str, evaluate: Callable[..., Any], rule: Any, formula: str = "", precise: bool = True) -> Op:
-    return Op(1, f"{name}({{0}})", f"{formula or name.split('.')[-1]}({{0}})", ATOM, evaluate, rule, "float", False, precise)
+    return Op(
+        1, f"{name}({{0}})", f"{formula or name.split('.')[-1]}({{0}})", ATOM, evaluate, rule, "float", False, precise
+    )
 
 
 def _infix(symbol: str, strength: int, evaluate: Callable[..., Any], rule: Adjoint, dtype: str = "") -> Op:
@@ -174,9 +176,7 @@ OPS: dict[str, Op] = {
     "log1p": _call("libdevice.log1p", torch.log1p, _one(lambda g, x, y, d: g.div(d, g.add(x, g.const(1.0))))),
     "expm1": _call("libdevice.expm1", torch.expm1, _one(lambda g, x, y, d: g.mul(d, g.add(y, g.const(1.0))))),
     "sqrt": _call("tl.sqrt", torch.sqrt, _one(lambda g, x, y, d: g.div(g.mul(g.const(0.5), d), y))),
-    "rsqrt": _call(
-        "tl.rsqrt", torch.rsqrt, _one(lambda g, x, y, d: g.mul(g.mul(g.const(-0.5), d), g.power(y, 3)))
-    ),
+    "rsqrt": _call("tl.rsqrt", torch.rsqrt, _one(lambda g, x, y, d: g.mul(g.mul(g.const(-0.5), d), g.power(y, 3)))),
     "sigmoid": _call(
         "tl.sigmoid",
         torch.sigmoid,

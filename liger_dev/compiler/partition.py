@@ -94,7 +94,9 @@ class _Choice:
             tiles = [v for v in below if v.op == "input" and self.layout.kind(v) == "tile"]
             return len(tiles) > 1 or any(v.op == "max" for v in below)
         from_tile = any(self.layout.kind(v) == "tile" for v in below)
-        return self.layout.kind(value) == "row" and from_tile and (value in self.graph.names or value.op in ("sum", "max"))
+        return (
+            self.layout.kind(value) == "row" and from_tile and (value in self.graph.names or value.op in ("sum", "max"))
+        )
 
     def check(self, wanted: set[str]) -> None:
         chosen = {self.graph.names.get(v, "") for v in self.saved}
@@ -104,7 +106,9 @@ class _Choice:
                 f"'{name}' is no value of forward", "backward_saved_tensors", f"choose among {', '.join(sorted(known))}"
             )
         for name in sorted(chosen - wanted):
-            raise ProfileRefused(f"backward needs '{name}', which can't be computed again", "backward_saved_tensors", "save it")
+            raise ProfileRefused(
+                f"backward needs '{name}', which can't be computed again", "backward_saved_tensors", "save it"
+            )
         for name in sorted(wanted - chosen):
             raise ProfileRefused(f"backward does not use '{name}'", "backward_saved_tensors", "leave it out")
 
@@ -128,7 +132,8 @@ def choose_layout(graph: Graph) -> Layout:
     cols = full[-1:]
     if reduced - set(cols):
         raise Unsupported(
-            f"a reduction over {', '.join(sorted(reduced))}: only the last axis, {cols[0]}, can be reduced yet", _names(graph)
+            f"a reduction over {', '.join(sorted(reduced))}: only the last axis, {cols[0]}, can be reduced yet",
+            _names(graph),
         )
     layout = Layout(full[:-1], cols)
     for tensor in (*graph.inputs, *graph.outputs):

@@ -57,7 +57,7 @@ def forward_kernel(graph: Graph, plan: Plan, operation: str) -> KernelSpec:
     saved = name_saved(graph, plan)
     outputs = {output.value for output in graph.outputs}
     extra = [Store(name, value) for value, name in saved.items() if value.op != "input" and value not in outputs]
-    stores = [*extra, *(Store(output.name, output.value) for output in graph.outputs)]
+    stores = [*(Store(output.name, output.value) for output in graph.outputs), *extra]
     loads = {item.value: item.name for item in graph.inputs}
     return KernelSpec(f"_{operation}_forward_kernel", plan.layout, loads, tuple(stores), (), _optional(graph))
 
@@ -66,7 +66,8 @@ def backward_kernel(graph: Graph, plan: Plan, operation: str) -> KernelSpec:
     """Loads upstream gradients and what was saved; stores gradients, one guard each when there are several."""
     saved = name_saved(graph, plan)
     names = _output_names(graph)
-    upstream = {v: graph.names[v] for v in graph.walk(graph.gradients.values(), plan.saved) if _is_upstream(graph, v)}
+    needed = {graph.names[v]: v for v in graph.walk(graph.gradients.values(), plan.saved) if _is_upstream(graph, v)}
+    upstream = {needed[name]: name for o in graph.outputs if (name := f"d{o.name}") in needed}
     loads = {**upstream, **{value: names.get(value, name) for value, name in saved.items()}}
     distinct = dict.fromkeys(graph.gradients.values())
     stores: list[Store] = []

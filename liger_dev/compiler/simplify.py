@@ -103,9 +103,7 @@ class _Pass:
             case "where":
                 return self.masked(*args)
             case _:
-                return self.graph.make(
-                    value.op, *args, axes=value.axes, dtype=value.dtype, **dict(value.attrs)
-                )
+                return self.graph.make(value.op, *args, axes=value.axes, dtype=value.dtype, **dict(value.attrs))
 
     def masked(self, condition: Value, a: Value, b: Value) -> Value:
         """where(x <= 0, 0, y) is y when relu(x) is a factor of y."""
@@ -324,7 +322,9 @@ class _Pass:
                 product = self.unfold(value)
                 inside = [(v, p) for v, p in product.powers if v.axes & over]
                 if len(inside) == 1 and inside[0][1] == 1 and inside[0][0] is not value:
-                    outside = Product(product.coefficient, tuple((v, p) for v, p in product.powers if not v.axes & over))
+                    outside = Product(
+                        product.coefficient, tuple((v, p) for v, p in product.powers if not v.axes & over)
+                    )
                     return self.product(outside * self.factors(self.linear(inside[0][0], over)))
         return g.sum(value, over)
 

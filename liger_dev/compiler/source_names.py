@@ -21,7 +21,9 @@ class SourceMap:
     @classmethod
     def read(cls, path: Path) -> "SourceMap":
         text = path.read_text()
-        statements = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Assign | ast.AugAssign | ast.Return)]
+        statements = [
+            node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Assign | ast.AugAssign | ast.Return)
+        ]
         return cls(path, tuple(text.splitlines()), tuple(statements))
 
     def line_of(self, node: Any) -> int:

@@ -67,9 +67,7 @@ def tag(scalar: Scalar, position: int) -> Any:
     return (scalar.default or 0.7182818) * digits
 
 
-def trace(
-    fn: Callable[..., Any], reference: Reference, source: Path, absent: frozenset[str] = frozenset()
-) -> Traced:
+def trace(fn: Callable[..., Any], reference: Reference, source: Path, absent: frozenset[str] = frozenset()) -> Traced:
     """Exports `fn` in bfloat16, so that the reference's own casts show; `absent` optional inputs are None.
 
     Raises:

@@ -1,0 +1,70 @@
+"""What every op shares: launch settings, device handling and the checks on its arguments."""
+
+import contextlib
+import functools
+
+import torch
+import triton
+
+MAX_COLS = 65536
+_TILE = 4096
+
+
+def row_shape(x: torch.Tensor) -> tuple[int, int]:
+    """The number of rows, over all dimensions but the last, and of columns. Raises ValueError without a dimension."""
+    if x.dim() == 0:
+        raise ValueError("a tensor without dimensions has no rows")
+    return x.shape[:-1].numel(), x.shape[-1]
+
+
+def row_settings(n_cols: int, max_rows: int = 16, block_cols: int = 0) -> tuple[int, int, int]:
+    """Rows and columns of the tile that one program holds, and its warps.
+
+    A tile has all columns of a row, and so many rows that it holds about 4096 elements: short rows are latency-bound
+    one at a time.
+
+    Args:
+        block_cols: a power of two to use instead of the next one above `n_cols`.
+
+    Raises:
+        ValueError: a row is too long to be held by one program.
+    """
+    limit = block_cols or MAX_COLS
+    if n_cols > limit:
+        raise ValueError(f"rows of {n_cols} elements exceed the {limit} that one program can hold")
+    block_cols = block_cols or triton.next_power_of_2(max(n_cols, 1))
+    block_rows = max(1, min(max_rows, _TILE // block_cols))
+    num_warps = 4 if block_cols <= 2048 else 8 if block_cols <= 8192 else 16
+    return block_rows, block_cols, num_warps
+
+
+@functools.lru_cache(maxsize=None)
+def sm_count(device: torch.device) -> int:
+    """Multiprocessors of a device; 1 on a CPU, where Triton's interpreter runs programs one after another."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).multi_processor_count
+    return 1
+
+
+def device_guard(device: torch.device) -> contextlib.AbstractContextManager:
+    """Makes `device` current, so that a launch goes where the tensors are."""
+    return torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
+
+
+def check_floating(**tensors: torch.Tensor | None) -> None:
+    """Raises TypeError unless every tensor is float32, bfloat16 or float16, ValueError unless all are on one device."""
+    device = None
+    for name, tensor in tensors.items():
+        if tensor is None:
+            continue
+        if tensor.dtype not in (torch.float32, torch.bfloat16, torch.float16):
+            raise TypeError(f"{name} must be float32, bfloat16 or float16, not {tensor.dtype}")
+        if device is not None and tensor.device != device:
+            raise ValueError(f"{name} is on {tensor.device}, the tensors before it on {device}")
+        device = tensor.device
+
+
+def check_shape(name: str, tensor: torch.Tensor | None, shape: tuple[int, ...]) -> None:
+    """Raises ValueError unless `tensor` has exactly `shape`: nothing is broadcast silently."""
+    if tensor is not None and tensor.shape != shape:
+        raise ValueError(f"{name} must have shape {tuple(shape)}, not {tuple(tensor.shape)}")

@@ -1,0 +1,77 @@
+"""The compiler: a PyTorch reference in, the text of a Triton op with its backward out. No model, no disk, no network."""
+
+import tempfile
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from liger_dev.compiler.autodiff import differentiate
+from liger_dev.compiler.autodiff import name_gradients
+from liger_dev.compiler.describe import describe
+from liger_dev.compiler.emit import emit_kernel
+from liger_dev.compiler.expand import expand
+from liger_dev.compiler.host import Host
+from liger_dev.compiler.ir import Graph
+from liger_dev.compiler.ir import Output
+from liger_dev.compiler.lower import lower
+from liger_dev.compiler.operation import operation_values
+from liger_dev.compiler.optional import find_neutrals
+from liger_dev.compiler.options import Options
+from liger_dev.compiler.partition import partition
+from liger_dev.compiler.schedule import backward_kernel
+from liger_dev.compiler.schedule import forward_kernel
+from liger_dev.compiler.simplify import simplify
+from liger_dev.compiler.trace import load_function
+from liger_dev.compiler.trace import trace
+from liger_dev.compiler.verify import verify
+from liger_dev.records import Reference
+
+
+@dataclass(frozen=True)
+class CompiledOp:
+    """`profile`: the facts for the kernel profile. `op`: the values that the op file's template lays out."""
+
+    profile: dict[str, Any]
+    op: dict[str, Any]
+
+
+def compile_op(reference: Reference, options: dict[str, Any]) -> CompiledOp:
+    """Compiles a reference.
+
+    Raises:
+        Unsupported: an operation, a layout or a gradient is not expressible; node, source line and reason are named.
+        ProfileRefused: an option can't be honoured.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder).resolve()
+        graph = differentiated(reference, load_function(reference, source), source / f"{reference.name}.py")
+    host = scheduled(reference, graph, Options.from_json(options))
+    return CompiledOp(describe(host), operation_values(host))
+
+
+def differentiated(reference: Reference, fn: Callable[..., Any], source: Path) -> Graph:
+    """The graph of outputs and gradients, simplified and checked against the reference."""
+    graph = Graph()
+
+    def lowered(absent: frozenset[str] = frozenset()) -> list[Output]:
+        return lower(graph, trace(fn, reference, source, absent), reference)
+
+    graph.outputs = lowered()
+    find_neutrals(graph, lambda name: lowered(frozenset({name})))
+    differentiate(graph, [tensor.name for tensor in reference.tensors if tensor.dtype == "float"])
+    simplify(graph)
+    verify(graph, reference, fn)
+    expand(graph)
+    name_gradients(graph)
+    graph.check()
+    return graph
+
+
+def scheduled(reference: Reference, graph: Graph, options: Options) -> Host:
+    """Plan, kernels and their text."""
+    plan = partition(graph, options.saved)
+    specs = forward_kernel(graph, plan, reference.name), backward_kernel(graph, plan, reference.name)
+    forward, backward = ((spec, emit_kernel(graph, spec)) for spec in specs)
+    return Host(reference, graph, plan, options, forward, backward)

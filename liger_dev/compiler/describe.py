@@ -1,0 +1,130 @@
+"""A graph and its plan in, the profile's facts out: each field that a reviewer reads is derived here."""
+
+from typing import Any
+
+from liger_dev.compiler.formulas import formula
+from liger_dev.compiler.host import Host
+from liger_dev.compiler.ir import Output
+from liger_dev.compiler.ops import OPS
+from liger_dev.profile import TIER_DESCRIPTIONS
+from liger_dev.records import Tensor
+
+# What an axis is called as an argument of a module, and in a benchmark: name, label, sizes.
+_AXES: dict[str, tuple[str, str, list[int]]] = {
+    "H": ("hidden_size", "hidden size", [1024, 2048, 4096, 8192, 16384]),
+    "I": ("intermediate_size", "intermediate size", [4096, 8192, 11008, 14336, 28672]),
+    "V": ("vocab_size", "vocabulary size", [4096, 8192, 16384, 32768, 65536]),
+    "D": ("head_dim", "head dimension", [64, 128, 256]),
+}
+_ROWS = {"B": 4, "T": 2048}
+
+
+def pascal(name: str) -> str:
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
+def describe(host: Host) -> dict[str, Any]:
+    """All fields of `KernelProfile` but provenance and closest kernel, which are known to the analyzer only."""
+    reference, graph = host.reference, host.graph
+    name, forward_values = reference.name, graph.walk(output.value for output in graph.outputs)
+    values = graph.walk([*(o.value for o in graph.outputs), *graph.gradients.values()])
+    reduces = any(value.op in ("sum", "max") for value in values)
+    tier = 2 if reduces else 1
+    operations = {v.op for v in values if OPS[v.op].precise}
+    return {
+        "operation_name": name,
+        "function_class_name": f"Liger{pascal(name)}Function",
+        "module_class_name": f"Liger{pascal(name)}",
+        "functional_name": f"liger_{name}",
+        "tier": tier,
+        "tier_description": TIER_DESCRIPTIONS[tier],
+        "closest_existing_kernel": "none",
+        "forward_inputs": [_tensor(tensor) for tensor in reference.tensors],
+        "forward_outputs": [_output(output) for output in graph.outputs],
+        "forward_computation": "; ".join(formula(graph, o.name, o.value) for o in graph.outputs),
+        "precision_sensitive_ops": sorted(operations),
+        "backward_saved_tensors": host.saved,
+        "backward_recompute": [graph.names[v] for v in host.plan.recomputed if v in forward_values],
+        "gradient_formulas": {key: formula(graph, f"d{key}", v) for key, v in graph.gradients.items()},
+        **_launch(host),
+        **_module(host),
+        **_benchmark(host),
+        "assumptions": list(reference.assumptions),
+    }
+
+
+def _tensor(tensor: Tensor) -> dict[str, Any]:
+    return {"name": tensor.name, "shape": list(tensor.shape), "dtype": tensor.dtype, "optional": tensor.optional}
+
+
+def _output(output: Output) -> dict[str, Any]:
+    dtypes = output.dtype_of
+    dtype = f"promote({', '.join(dtypes)})" if len(dtypes) > 1 else f"same as {dtypes[0]}" if dtypes else "float32"
+    return {"name": output.name, "shape": [axis or 1 for axis in output.dims], "dtype": dtype}
+
+
+def _launch(host: Host) -> dict[str, Any]:
+    options = host.options
+    if host.layout.flat:
+        grid = "(cdiv(n_elements, BLOCK_SIZE),)"
+        return {
+            "grid_dimensions": {"forward": grid, "backward": grid},
+            "grid_description": f"one program for {options.block_size} elements, wherever rows begin",
+            "block_size_source": str(options.block_size),
+            "needs_sm_parallelism": False,
+        }
+    persistent = host.backward[0].persistent
+    plain = {
+        stage: "(n_rows,)" if stage in options.one_row else "(cdiv(n_rows, BLOCK_ROWS),)"
+        for stage in ("forward", "backward")
+    }
+    blocks = "n_rows" if "backward" in options.one_row else "cdiv(n_rows, BLOCK_ROWS)"
+    strided = f"(min({blocks}, {options.programs_per_sm} * sm_count),)"
+    totals = [f"d{acc.name.removeprefix('d')}" for acc in host.backward[1 - 1].accumulators]
+    return {
+        "grid_dimensions": {"forward": plain["forward"], "backward": strided if persistent else plain["backward"]},
+        "grid_description": "a program holds BLOCK_ROWS whole rows"
+        + (f"; in backward it strides over rows and keeps its part of {' and '.join(totals)}" if persistent else ""),
+        "block_size_source": str(options.block_cols or "next_power_of_2(n_cols)"),
+        "needs_sm_parallelism": persistent,
+    }
+
+
+def _axis_argument(axis: str | int) -> str | int:
+    return _AXES.get(axis, (f"{axis.lower()}_size", "", []))[0] if isinstance(axis, str) else axis
+
+
+def _module(host: Host) -> dict[str, Any]:
+    learnable = [t for t in host.reference.tensors if t.init]
+    sizes = dict.fromkeys(_axis_argument(a) for t in learnable for a in t.shape if isinstance(a, str))
+    return {
+        "module_init_params": [
+            *({"name": name, "type": "int", "default": None} for name in sizes),
+            *({"name": s.name, "type": s.type, "default": s.default} for s in host.reference.scalars),
+        ],
+        "learnable_params": [
+            {
+                "name": t.name,
+                "shape": [_axis_argument(a) for a in t.shape],
+                "init": t.init,
+                "optional": t.optional,
+            }
+            for t in learnable
+        ],
+    }
+
+
+def _benchmark(host: Host) -> dict[str, Any]:
+    axes = dict.fromkeys(a for t in host.reference.tensors for a in t.shape if isinstance(a, str))
+    full = [a for a in host.full.shape if isinstance(a, str)]
+    variable = full[-1]
+    _, label, sizes = _AXES.get(variable, ("", f"size of {variable}", [1024, 2048, 4096, 8192, 16384]))
+    others = [axis for axis in axes if axis != variable]
+    fallback = max(1, round((2**25 / 4096) ** (1 / max(1, len(others)))))
+    return {
+        "benchmark_variable": variable,
+        "benchmark_x_label": label,
+        "benchmark_x_values_suggestion": sizes,
+        "benchmark_providers": ["liger", "torch", "torch_compile"],
+        "benchmark_fixed_config": {**{axis: _ROWS.get(axis, fallback) for axis in others}, "dtype": "bfloat16"},
+    }

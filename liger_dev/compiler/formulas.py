@@ -1,0 +1,85 @@
+"""Values in, formulas out, in the words of the inputs: `y = x_hat * weight, where x_hat = x * rstd, rstd = …`."""
+
+from collections.abc import Iterable
+
+from liger_dev.compiler.ir import Graph
+from liger_dev.compiler.ir import Value
+from liger_dev.compiler.ops import ATOM
+from liger_dev.compiler.ops import OPS
+from liger_dev.compiler.ops import PRODUCT
+from liger_dev.compiler.ops import SUM
+
+
+def formula(graph: Graph, name: str, value: Value, known: Iterable[str] = ()) -> str:
+    """`name = …`, with a definition for every named value that it uses, each once, the first used first; not for those
+    whose names are `known`."""
+    skip = set(known)
+    definitions = {name: _Speller(graph, value).text(value)}
+    queue = list(_Speller(graph, value).used(value))
+    while queue:
+        part = queue.pop(0)
+        if graph.names[part] not in definitions and graph.names[part] not in skip:
+            speller = _Speller(graph, part)
+            definitions[graph.names[part]] = speller.text(part)
+            queue += speller.used(part)
+    first, *others = (f"{key} = {text}" for key, text in definitions.items())
+    return f"{first}, where {', '.join(others)}" if others else first
+
+
+def formulas(graph: Graph) -> list[str]:
+    """All outputs and gradients, each named value defined where it is first used."""
+    known: set[str] = set()
+    lines = []
+    roots = [*((o.name, o.value) for o in graph.outputs), *((f"d{n}", v) for n, v in graph.gradients.items())]
+    for name, value in roots:
+        same = graph.names.get(value)
+        lines.append(f"{name} = {same}" if same in known else formula(graph, name, value, known))
+        known |= {graph.names[v] for v in graph.walk([value]) if v in graph.names}
+    return lines
+
+
+def axes_text(axes: Iterable[str]) -> str:
+    return ", ".join(axes)
+
+
+class _Speller:
+    """Spells one value; named values inside it stand as their names."""
+
+    def __init__(self, graph: Graph, root: Value) -> None:
+        self.graph = graph
+        self.root = root
+
+    def used(self, value: Value) -> list[Value]:
+        found: list[Value] = []
+        for arg in value.args:
+            named = arg in self.graph.names and arg.args
+            found += [arg] if named else self.used(arg)
+        return found
+
+    def text(self, value: Value, needs: int = 0) -> str:
+        text, strength = self.spell(value)
+        return f"({text})" if strength < needs else text
+
+    def spell(self, value: Value) -> tuple[str, int]:
+        if value in self.graph.names and (value is not self.root or not value.args):
+            return self.graph.names[value], ATOM
+        match value.op:
+            case "const":
+                number = value.attr("value")
+                return (f"{number:.6g}" if isinstance(number, float) else str(number)), ATOM
+            case "param" | "input":
+                return value.attr("name"), ATOM
+            case "size":
+                sizes = value.attr("over")
+                return " * ".join(sizes), ATOM if len(sizes) == 1 else PRODUCT
+            case "sum" | "max":
+                return f"{value.op}[{axes_text(value.attr('over'))}]({self.text(value.args[0])})", ATOM
+            case "round":
+                return f"round({self.text(value.args[0])})", ATOM
+        row = OPS[value.op]
+        atom = row.strength == ATOM
+        parts = [
+            self.text(arg, 0 if atom else row.strength + (1 if i or row.strength not in (SUM, PRODUCT) else 0))
+            for i, arg in enumerate(value.args)
+        ]
+        return row.formula.format(*parts), row.strength

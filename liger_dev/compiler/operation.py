@@ -1,0 +1,79 @@
+"""Kernels and wrappers in, the values of the op file's template out."""
+
+import ast
+import textwrap
+
+from typing import Any
+
+from liger_dev.compiler.emit import KernelText
+from liger_dev.compiler.formulas import formulas
+from liger_dev.compiler.host import Host
+from liger_dev.compiler.host import backward_lines
+from liger_dev.compiler.host import forward_lines
+from liger_dev.compiler.host import function_values
+
+
+def operation_values(host: Host) -> dict[str, Any]:
+    """Plain strings and lists, so that the template has only `if` and `for`."""
+    graph, reference = host.graph, host.reference
+    kernels = [_kernel(host, host.forward[1]), _kernel(host, host.backward[1])]
+    forward, backward = forward_lines(host), backward_lines(host)
+    text = "\n".join([*forward, *backward])
+    named = function_values(host)
+    helpers = [
+        h
+        for h in ("check_floating", "check_shape", "device_guard", "row_settings", "row_shape", "sm_count")
+        if f"{h}(" in text
+    ]
+    needs = [f"{flag}=True" for flag, _ in named["needs"]]  # type: ignore[attr-defined]
+    values = {
+        "summary": _summary(reference.text),
+        "formulas": [line for text in formulas(graph) for line in _wrapped(text)],
+        "uses_libdevice": any("libdevice." in line for kernel in kernels for line in kernel["lines"]),
+        "helpers": helpers,
+        "block_size": host.options.block_size if host.layout.flat else 0,
+        "kernels": kernels,
+        "forward_body": forward,
+        "backward_body": backward,
+        "forward_parameters": [*named["tensors"], *named["scalars"]],  # type: ignore[misc]
+        "backward_parameters": [*named["upstream"], *named["saved"], *named["backward_scalars"], *needs],  # type: ignore[misc]
+        "argument_docs": [_argument(host, tensor.name) for tensor in reference.tensors],
+        "return_docs": [f"{o.name}: {_shape(o.dims)}" for o in graph.outputs],
+        **named,
+    }
+    return {"op": values}
+
+
+def _kernel(host: Host, kernel: KernelText) -> dict[str, Any]:
+    sizes = ["n_elements"] if host.layout.flat else ["n_rows", "n_cols"]
+    blocks = ["BLOCK_SIZE"] if host.layout.flat else ["BLOCK_ROWS", "BLOCK_COLS"]
+    scalars = [name for name in host.scalars if name in kernel.scalars]
+    constants = [f"{name}: tl.constexpr" for name in (*scalars, *kernel.flags, *blocks)]
+    return {
+        "name": kernel.name,
+        "parameters": [*(f"{pointer}_ptr" for pointer in kernel.pointers), *sizes, *constants],
+        "lines": list(kernel.lines),
+    }
+
+
+def _wrapped(text: str) -> list[str]:
+    """A formula in lines of a docstring, the definitions behind `where` indented below it."""
+    return textwrap.wrap(text, 112, subsequent_indent="    ", break_long_words=False)
+
+
+def _summary(text: str) -> str:
+    doc = ast.get_docstring(ast.parse(text)) or ""
+    return doc.strip().splitlines()[0] if doc.strip() else ""
+
+
+def _shape(dims: tuple[str | None, ...]) -> str:
+    inner = ", ".join(axis or "1" for axis in dims)
+    return f"({inner},)" if len(dims) == 1 else f"({inner})"
+
+
+def _argument(host: Host, name: str) -> str:
+    item = next(i for i in host.graph.inputs if i.name == name)
+    text = f"{name}: {_shape(item.dims)}"
+    if item.optional and item.neutral is not None:
+        text += f" or None, which stands for {item.neutral:g}"
+    return text
