@@ -132,7 +132,7 @@ def drive(run: Run, root: Path, stages: tuple[Stage, ...], review: Review, say: 
         except KeyboardInterrupt:
             run.record({"event": "interrupted", "reason": "by the keyboard"})
             raise
-        run.record({"event": "failed" if failure else "finished", "stage": stage.name, "reason": failure})
+        _record_end(run, {"event": "failed" if failure else "finished", "stage": stage.name, "reason": failure})
         return Outcome(context, stage, failure)
 
 
@@ -198,6 +198,13 @@ def _output(stage: Stage, context: Context, run: Run) -> tuple[str, Any]:
     if latest is None or (latest["key"], latest["mark"]) != (place, mark):
         run.record({"event": "output", "stage": stage.name, "key": place, "mark": mark})
     return key, output
+
+
+def _record_end(run: Run, event: history.Event) -> None:
+    """Records how the run ended, unless that is the last thing recorded: resuming a finished run adds nothing."""
+    last = (run.events() or [{}])[-1]
+    if any(last.get(name) != value for name, value in event.items()):
+        run.record(event)
 
 
 def _record_stop(run: Run, stage: Stage, error: LigerDevError) -> None:

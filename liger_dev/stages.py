@@ -139,14 +139,21 @@ def _analysis_texts(context: Context, output: Any) -> dict[str, str]:
 
 
 def _revise_analysis(context: Context, output: Any, path: str, text: str) -> Any:
-    """An edited profile takes the old one's place; an edited reference is analyzed, which derives the profile again."""
+    """An edited profile takes the old one's place; an edited reference is analyzed, which derives the profile again.
+
+    What the generator will not honour is refused here, where it can be edited again, and not at the next stage.
+    """
     from liger_dev.analyzer import analyze
+    from liger_dev.generator import generate
     from liger_dev.profile import parse_profile
 
     analysis = _analysis(output)
     name = analysis.reference.name
     if path == profile_path(name):
-        return replace(analysis, profile=parse_profile(text, path)).to_json()
+        profile = parse_profile(text, path)
+        context.say("checking that the generator honours the edited profile")
+        generate(analysis.reference, profile, context.root, overwrite=True)
+        return replace(analysis, profile=profile).to_json()
     context.say("analyzing the edited reference; the profile is derived from it again")
     origin, shapes = analysis.reference.origin, _source(context.request["source"]).shapes
     edited = Source("function", text, name, f"{origin}, edited at the review", shapes)

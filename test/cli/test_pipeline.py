@@ -44,9 +44,11 @@ def test_driving_a_finished_run_again_makes_asks_and_writes_nothing(tmp_path):
     run = driver.start("relu")
     first = driver.drive(run)
     before = tree(tmp_path)
+    events = run.events()
     (tmp_path / "kernels" / "RELU.txt").write_text("edited by hand afterwards")
     again = Driver(tmp_path)
     assert again.drive(run).output == first.output
+    assert run.events() == events
     assert (again.made, again.asked) == ([], [])
     assert {**tree(tmp_path), "kernels/RELU.txt": b"RELU"} == before
     assert tree(tmp_path)["kernels/RELU.txt"] == b"edited by hand afterwards"
