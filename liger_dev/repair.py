@@ -20,6 +20,7 @@ TOLERANCE = "tolerance"
 COMPILE = "compile"
 CRASH = "crash"
 TIMEOUT = "timeout"
+NO_TESTS = "no tests"
 
 _LOW_PRECISION = ("float16", "bfloat16", "element_ty")
 _FLAT_BLOCK = 256
@@ -286,4 +287,6 @@ MOVES: dict[str, tuple[Move, ...]] = {
     COMPILE: (MORE_WARPS, ONE_ROW, FEWER_WARPS),
     CRASH: (MASK, ANOTHER_BLOCK, ONE_ROW),
     TIMEOUT: (ONE_ROW, ANOTHER_BLOCK),
+    # The test file is not the repairer's to change.
+    NO_TESTS: (),
 }

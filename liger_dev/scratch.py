@@ -27,8 +27,8 @@ _PYTEST_INI = "[pytest]\npythonpath = .\n"
 class KernelCopy:
     """A kernel in a scratch copy of its workspace.
 
-    `root` is the real workspace, `tree` the copy (nothing may write there but the validator), `out` the folder that
-    children write to. Paths of files are relative and the same in `root` and `tree`.
+    `root` is the real workspace, `tree` the copy (nothing may write there but the validator), `out` holds a
+    folder for each child. Paths of files are relative and the same in `root` and `tree`.
     """
 
     name: str
@@ -63,6 +63,13 @@ class KernelCopy:
 
     def text(self, path: str) -> str:
         return (self.tree / path).read_text()
+
+    def folder(self) -> Path:
+        """A new empty folder for one child. None is used twice: Python imports from its working directory first, and
+        what a candidate leaves there would be the next child's pytest."""
+        folder = self.out / secrets.token_hex(8)
+        folder.mkdir()
+        return folder
 
 
 def kernel_files(name: str) -> tuple[str, ...]:

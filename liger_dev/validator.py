@@ -1,0 +1,159 @@
+"""Takes a kernel's name and its workspace, and gives the Results report with the files to write; it disproves only.
+
+Cheap first: checkstyle, compilation and unit tests with their repairs, then the benchmark and its plots. Everything
+runs in a scratch copy; what it changed reaches the workspace through `Report.changes` alone, and only on a pass.
+"""
+
+import ast
+import base64
+import hashlib
+import os
+import shutil
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from liger_dev import __version__
+from liger_dev import render
+from liger_dev.benchmark import Benchmark
+from liger_dev.benchmark import not_measured
+from liger_dev.benchmark import run_benchmark
+from liger_dev.checkstyle import Checkstyle
+from liger_dev.checkstyle import checkstyle
+from liger_dev.compilation import compile_kernels
+from liger_dev.gate import Gate
+from liger_dev.gate import gpu_name
+from liger_dev.gate import run_gate
+from liger_dev.profile import parse_profile
+from liger_dev.records import Change
+from liger_dev.records import ChangeSet
+from liger_dev.repair import unified_diff
+from liger_dev.report import Findings
+from liger_dev.report import render as render_report
+from liger_dev.scratch import KernelCopy
+from liger_dev.scratch import kernel_copy
+
+_PACKAGES = ("torch", "triton", "numpy", "pytest", "ruff")
+
+
+@dataclass(frozen=True)
+class Report:
+    """The validator's output. `changes` holds the report, and on a pass the mended files, the CSV and the plots."""
+
+    passed: bool
+    markdown: str
+    changes: ChangeSet
+
+    def to_json(self) -> dict[str, Any]:
+        return {"passed": self.passed, "markdown": self.markdown, "changes": self.changes.to_json()}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "Report":
+        return cls(data["passed"], data["markdown"], ChangeSet.from_json(data["changes"]))
+
+
+def _silent(message: str) -> None:
+    return None
+
+
+def validate(
+    name: str, root: Path, *, benchmark: bool = True, ncu: bool = False, say: Callable[[str], None] = _silent
+) -> Report:
+    """Validates the kernel `name` of the workspace `root`; `say` is told of each step in a line.
+
+    Raises BadInput when a file of the kernel is missing or its profile does not fit the schema. A kernel that fails
+    is no exception but a report.
+    """
+    with kernel_copy(name, root) as copy:
+        profile = parse_profile(copy.text(copy.profile), copy.profile)
+        integers = frozenset(tensor.name for tensor in profile.forward_inputs if tensor.dtype in ("int", "bool"))
+        say("checkstyle")
+        style = checkstyle(copy.tree, copy.root, copy.python_files, copy.locked)
+        device = gpu_name() if style.passed else ""
+        gate = run_gate(copy, device, integers, compile_kernels, say) if style.passed else None
+        speed = not_measured(_why_no_benchmark(gate, device, benchmark))
+        if not speed.reason:
+            say("benchmark")
+            speed = run_benchmark(copy, os.environ, say)
+        return _report(copy, style, gate, speed, ncu)
+
+
+def _why_no_benchmark(gate: Gate | None, device: str, wanted: bool) -> str:
+    if gate is None or not gate.passed:
+        return "the kernel did not pass the stages before"
+    if not device:
+        return "there is no CUDA GPU here"
+    return "" if wanted else "it was not asked for (`--no-benchmark`)"
+
+
+def _report(copy: KernelCopy, style: Checkstyle, gate: Gate | None, speed: Benchmark, ncu: bool) -> Report:
+    findings = Findings(
+        name=copy.name,
+        style=style,
+        gate=gate,
+        resources=gate.attempts[-1].compiled.resources if gate and gate.attempts else (),
+        rows=speed.rows,
+        not_measured=speed.reason,
+        plots=tuple(path for path, _ in speed.plots),
+        ncu=_ncu(ncu),
+        versions=(("liger-dev", __version__), *((package, _version(package)) for package in _PACKAGES)),
+        seeds=_seeds(copy),
+        state=unified_diff((copy.root / copy.op).read_text(), copy.text(copy.op), copy.op),
+    )
+    markdown = render_report(findings)
+    results = _change(copy, f"benchmark/results/{copy.name}.md", markdown.encode())
+    if not findings.passed:
+        return Report(False, markdown, ChangeSet((results,)))
+    mended = [_mended(copy, path) for path in copy.python_files if copy.text(path) != (copy.root / path).read_text()]
+    measured = [_change(copy, path, data) for path, data in (*speed.data, *speed.plots)]
+    return Report(True, markdown, ChangeSet((*mended, *measured, results)))
+
+
+def _change(copy: KernelCopy, path: str, data: bytes) -> Change:
+    target = copy.root / path
+    base = hashlib.sha256(target.read_bytes()).hexdigest() if target.is_file() else ""
+    if path.endswith(".png"):
+        return Change(path, base64.b64encode(data).decode(), base, binary=True)
+    return Change(path, data.decode(), base)
+
+
+def _mended(copy: KernelCopy, path: str) -> Change:
+    """A file as the gate left it. A generated one gets a new stamp: the tool's own repair is no edit by hand."""
+    before, after = (copy.root / path).read_text(), copy.text(path)
+    stamp = render.read_stamp(before)
+    if stamp is not None and not render.is_hand_edited(before):
+        after = render.stamp(after, stamp["source"], stamp["profile"], stamp["template"])
+    return _change(copy, path, after.encode())
+
+
+def _ncu(wanted: bool) -> str:
+    if not wanted:
+        return "Not run: it was not asked for (`--ncu`)."
+    if shutil.which("ncu") is None:
+        return "Not run: there is no `ncu` on the PATH."
+    return "Not run: this version does not profile with ncu yet."
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "(not installed)"
+
+
+def _seeds(copy: KernelCopy) -> str:
+    """The seeds that the test and its tolerances file set, as written there."""
+    found = []
+    for path in (copy.test, "test/utils.py", "test/kernels/conftest.py"):
+        if (copy.tree / path).is_file():
+            found += [f"`{text}` in {path}" for text in _seed_texts(ast.parse(copy.text(path)))]
+    return ", ".join(dict.fromkeys(found)) or "none is set in the test"
+
+
+def _seed_texts(tree: ast.Module) -> list[str]:
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("seed")]
+    constants = [node for node in tree.body if isinstance(node, ast.Assign) and "SEED" in ast.unparse(node.targets[0])]
+    return [ast.unparse(node) for node in (*constants, *calls)]
