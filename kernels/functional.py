@@ -11,6 +11,6 @@ def liger_rms_norm(x, weight, eps=1e-6, offset=0.0):
         weight: (H,), float32, bfloat16 or float16.
 
     Returns:
-        y: (..., H), in the dtype that weight and x promote to.
+        y: (..., H), in the dtype that x and weight promote to.
     """
     return LigerRmsNormFunction.apply(x, weight, eps, offset)
