@@ -39,10 +39,11 @@ def go_on(root: Path, run: Run, mode: str, *, again: str = "", stages: tuple[Sta
         screen.tell(f"interrupted; {hint}")
         raise typer.Exit(INTERRUPTED) from None
     except LigerDevError as error:
-        screen.quiet()
         if not isinstance(error, Paused) and history.latest_output(run.events()):
             screen.tell(f"stopped; once it is mended, {hint}")
         raise
+    finally:
+        screen.quiet()  # a spinner that is left running hides the cursor for good
     screen.show_unless_seen(outcome.stage.views(outcome.context, outcome.output, True))
     screen.tell(_summary(run, outcome))
     return not outcome.failure

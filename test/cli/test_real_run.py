@@ -1,0 +1,74 @@
+"""The real pipeline through the real command line: from an empty folder to Results, undisturbed and killed."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+from pathlib import Path
+
+import pytest
+
+from small_stages import tree
+
+from liger_dev import runs
+
+REPO = Path(__file__).parents[2]
+KERNEL = "relu_squared"
+KILLS = 6
+
+
+def _command(*words):
+    return [sys.executable, "-m", "liger_dev", *words]
+
+
+def _run(root, *words):
+    env = {**os.environ, "PYTHONPATH": str(REPO)}
+    return subprocess.run(_command(*words), cwd=root, env=env, capture_output=True, text=True, check=False)
+
+
+def _kill_after(root, seconds, *words) -> None:
+    env = {**os.environ, "PYTHONPATH": str(REPO)}
+    process = subprocess.Popen(
+        _command(*words), cwd=root, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    root = tmp_path_factory.mktemp("undisturbed")
+    start = time.perf_counter()
+    done = _run(root, "new", KERNEL, "--yes", "--root", ".")
+    return root, done, time.perf_counter() - start
+
+
+@pytest.mark.slow
+def test_new_passes_from_an_empty_folder(undisturbed):
+    root, done, _ = undisturbed
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "# Results: relu_squared" in done.stdout and "nobody looked at it" in done.stdout
+    assert f"kernels/ops/{KERNEL}.py" in tree(root)
+    assert tree(root)[f"benchmark/results/{KERNEL}.md"].decode().rstrip() in done.stdout
+    assert _run(root, "check").returncode == 0, _run(root, "check").stdout
+
+
+@pytest.mark.slow
+def test_kills_at_random_moments_change_neither_files_nor_report(undisturbed, tmp_path):
+    root, _, seconds = undisturbed
+    moments = random.Random(os.environ.get("LIGER_DEV_TEST_SEED", "0"))
+    _kill_after(tmp_path, moments.uniform(0.2, 0.4) * seconds, "new", KERNEL, "--yes", "--root", ".")
+    (made,) = runs.list_runs(tmp_path)
+    for _ in range(KILLS - 1):
+        _kill_after(tmp_path, moments.uniform(0.0, 0.7) * seconds, "resume", made.id, "--root", ".")
+        held = tree(tmp_path)
+        assert "kernels/functional.py" not in held or f"kernels/ops/{KERNEL}.py" in held, "half a change set"
+    done = _run(tmp_path, "resume", made.id, "--root", ".")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert tree(tmp_path) == tree(root)
