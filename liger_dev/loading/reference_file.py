@@ -216,11 +216,19 @@ def _constant_edits(tree: ast.Module, tensors: tuple[Tensor, ...], lines: _Lines
         elif text and isinstance(own, ast.Assign) and not _equal_literal(own.value, text):
             edits.append((lines.start(own), lines.end(own), text.rstrip("\n")))
     if missing:
-        before = [s for s in tree.body if isinstance(s, ast.Import | ast.ImportFrom) or _assigns(s, "SHAPES")]
-        position = lines.starts[(before[-1].end_lineno or 1)] if before else 0
-        joined = not (before and _assigns(before[-1], "SHAPES"))
-        edits.append((position, position, f"\n{missing}" if joined else missing))
+        edits.append(_insertion(tree, missing, lines))
     return edits
+
+
+def _insertion(tree: ast.Module, text: str, lines: _Lines) -> Edit:
+    """After the file's `SHAPES`, its last import or its docstring, whichever it has."""
+    before = [s for s in tree.body if isinstance(s, ast.Import | ast.ImportFrom) or _assigns(s, "SHAPES")]
+    if not before and ast.get_docstring(tree, clean=False) is not None:
+        before = [tree.body[0]]
+    if not before:
+        return 0, 0, f"{text}\n\n"
+    position = lines.starts[before[-1].end_lineno or 1]
+    return position, position, text if _assigns(before[-1], "SHAPES") else f"\n{text}"
 
 
 def _equal_literal(value: ast.expr, text: str) -> bool:

@@ -10,6 +10,7 @@ from liger_dev.errors import BadInput
 from liger_dev.errors import Unsupported
 from liger_dev.loading import load
 from liger_dev.records import Scalar
+from liger_dev.records import Source
 from liger_dev.records import Tensor
 from liger_dev.sources import catalog_names
 from liger_dev.sources import catalog_source
@@ -100,6 +101,21 @@ def test_function_file_is_kept_but_for_name_order_and_constants(file):
     assert 'SHAPES = {"x": ("B", "T", "H"), "weight": ("H",)}\nPARAMETERS = {"weight": "ones"}\n' in reference.text
     assert reference.tensors == (Tensor("x", ROWS), Tensor("weight", ("H",), optional=True, init="ones"))
     assert reference.scalars == (Scalar("eps", "float", 0.1), Scalar("beta", "float", 1.0))
+
+
+def test_docstring_stays_first_in_a_file_without_imports(tmp_path):
+    body = '"""A square."""\n\n\ndef square(x):\n    return x * x\n'
+    for text in (body, body.partition("\n\n\n")[2]):
+        reference = load("square", Source("function", text, "square", "user.py"), tmp_path)
+        assert reference.summary == ("A square." if text is body else "")
+        assert reference.text.count('SHAPES = {"x": ("B", "T", "H")}\n\n\ndef square') == 1
+
+
+def test_reference_that_is_read_again_stays_as_it_is(file, tmp_path):
+    reference = file("def f(x, weight, eps: float = 1e-6):\n    return x * weight + eps\n")
+    again = load("op", Source("function", reference.text, "op", "kernels/reference/op.py"), tmp_path)
+    assert (again.text, again.tensors, again.scalars) == (reference.text, reference.tensors, reference.scalars)
+    assert again.assumptions == ()
 
 
 def test_recursion_is_renamed_with_the_function(file):
