@@ -19,8 +19,6 @@ from liger_dev.testrun import Case
 
 OP = "kernels/ops/center.py"
 TEST = "test/kernels/test_center.py"
-ROUNDS_IN_BF16 = ("mask=mask, other=0.0).to(tl.float32)", "mask=mask, other=0.0)")
-DROPPED_TERM = (" / n_cols", "")
 
 
 def _compiles(copy: KernelCopy) -> Compiled:
@@ -44,32 +42,6 @@ def test_a_sound_kernel_passes_at_once(center: Path):
     assert gate.protection
     assert text == (center / OP).read_text()
     assert list((center / ".liger-dev/scratch").iterdir()) == []
-
-
-def test_a_missing_float32_is_repaired_at_attempt_two(center: Path, edit):
-    edit(OP, *ROUNDS_IN_BF16)
-    gate, text = _gate(center)
-    assert gate.passed
-    first, second = gate.attempts
-    assert first.kind == moves.DTYPE
-    assert [case.id for case in first.failures] == [f"{TEST}::test_center[bfloat16]"]
-    assert second.repair is not None
-    assert second.repair.move == moves.FLOAT32.name
-    assert second.count(PASSED) == 3
-    assert ".to(tl.float32)" in text
-    assert ".to(tl.float32)" not in (center / OP).read_text()
-
-
-def test_a_planted_bug_ends_at_attempt_three_with_the_code_as_it_was(center: Path, edit):
-    edit(OP, *DROPPED_TERM)
-    gate, text = _gate(center)
-    assert not gate.passed
-    assert [attempt.number for attempt in gate.attempts] == [1, 2, 3]
-    assert [attempt.kind for attempt in gate.attempts] == [moves.LOGIC] * 3
-    assert gate.attempts[1].repair is not None
-    assert not gate.attempts[1].kept
-    assert not gate.attempts[1].whole
-    assert text == (center / OP).read_text()
 
 
 def test_when_no_move_is_left_the_attempt_counts_and_the_gate_stops(center: Path, edit):
