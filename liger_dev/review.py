@@ -43,7 +43,7 @@ def approving(screen: Screen) -> Review:
     """Approves everything, shows it in brief and records that nobody looked."""
 
     def review(stage: Stage, context: Context, output: Any) -> Decision:
-        screen.show(stage.views(context, output, True))
+        screen.show(stage.views(context, output, True), stage.name)
         screen.tell(f"{stage.name}: approved by --yes")
         return Decision("approve", how="--yes")
 
@@ -54,7 +54,7 @@ def pausing(screen: Screen) -> Review:
     """Shows everything and stops."""
 
     def review(stage: Stage, context: Context, output: Any) -> Decision:
-        screen.show(stage.views(context, output, False))
+        screen.show(stage.views(context, output, False), stage.name)
         return Decision("pause")
 
     return review
@@ -64,7 +64,7 @@ def asking(screen: Screen, ask: Ask) -> Review:
     """Shows everything and asks; an edit comes back as a decision, and the edited output is reviewed again."""
 
     def review(stage: Stage, context: Context, output: Any) -> Decision:
-        screen.show(stage.views(context, output, False))
+        screen.show(stage.views(context, output, False), stage.name)
         editable = stage.texts(context, output)
         choices = "[a]pprove  [e]dit  [r]etry REMARK  [q]uit" if editable else "[a]pprove  [r]etry REMARK  [q]uit"
         while True:

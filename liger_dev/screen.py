@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 
 class Screen:
-    """Shows views and progress. Its state is a running spinner, which `quiet` ends, and the views shown last."""
+    """Shows views and progress. Its state is a running spinner, which `quiet` ends, and what views were about."""
 
     def __init__(self) -> None:
         self._spinner: "Status | None" = None
         self._line = ""
-        self._seen: list[View] = []
+        self._shown: set[str] = set()
 
     def say(self, line: str) -> None:
         """One line of progress: a spinner until the next call on a terminal, a plain line elsewhere."""
@@ -43,20 +43,20 @@ class Screen:
         self.quiet()
         print(text, file=sys.stderr, flush=True)
 
-    def show(self, views: list[View]) -> None:
+    def show(self, views: list[View], about: str = "") -> None:
         """Views on stdout: highlighted on a terminal, plain text under plain headings elsewhere."""
         self.quiet()
-        self._seen = views
+        self._shown.add(about)
         for view in views:
             if sys.stdout.isatty():
                 _show_rich(view)
             else:
                 _show_plain(view)
 
-    def show_unless_seen(self, views: list[View]) -> None:
-        """The same, unless these views were the last that were shown."""
-        if views != self._seen:
-            self.show(views)
+    def show_once(self, views: list[View], about: str) -> None:
+        """The same, unless something about the same stage was shown already."""
+        if about not in self._shown:
+            self.show(views, about)
 
 
 def _show_plain(view: View) -> None:

@@ -44,7 +44,7 @@ def go_on(root: Path, run: Run, mode: str, *, again: str = "", stages: tuple[Sta
         raise
     finally:
         screen.quiet()  # a spinner that is left running hides the cursor for good
-    screen.show_unless_seen(outcome.stage.views(outcome.context, outcome.output, True))
+    screen.show_once(outcome.stage.views(outcome.context, outcome.output, True), outcome.stage.name)
     screen.tell(_summary(run, outcome))
     return not outcome.failure
 

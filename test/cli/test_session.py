@@ -75,7 +75,10 @@ def test_yes_passes_and_is_said_on_the_screen_and_in_the_report(root):
     assert "analyze: approved by --yes" in done.stderr
     assert "  analyze: approved by --yes, nobody looked" in done.stderr
     assert b"generate: --yes" in tree(root)["results/SWIGLU.md"]
+    assert done.stdout.count("'passed': True") == 1
     assert "\x1b" not in done.stdout + done.stderr
+    again = run(root, "resume", only_run(root).id)
+    assert again.returncode == 0 and again.stdout.count("'passed': True") == 1
 
 
 def test_pause_show_approve_resume(root):
