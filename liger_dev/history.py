@@ -40,6 +40,14 @@ def verdict(events: list[Event], stage: str, mark: str) -> Event | None:
     return found[-1] if found else None
 
 
+def rejection(events: list[Event], except_of: str = "") -> Event | None:
+    """A rejection that is in force: the last verdict on some stage's latest output, other than the stage named."""
+    stages = dict.fromkeys(event["stage"] for event in events if event["event"] == "output")
+    latest = [latest_output(events, stage) for stage in stages if stage != except_of]
+    verdicts = [verdict(events, output["stage"], output["mark"]) for output in latest if output]
+    return next((found for found in verdicts if found and found["event"] == "rejected"), None)
+
+
 def is_waiting(events: list[Event], stage: str, mark: str) -> bool:
     """Whether this output was shown for review, and so may be approved."""
     return any(event["event"] == "waiting" and _is_about(event, stage, mark) for event in events)
@@ -57,16 +65,17 @@ def stale_count(events: list[Event], stage: str) -> int:
 
 
 def approve(run: Run, stage: str, reason: str) -> str:
-    """Approves the output that waits (of `stage` if it is not empty) and returns the stage's name.
+    """Approves the output that waits, or was rejected (of `stage` if it is not empty); returns the stage's name.
 
-    Raises BadInput if nothing waits for a review.
+    Raises BadInput if it is neither.
     """
     with run.lock():
         events = run.events()
         output = _reviewable(run, events, stage)
         name, mark = output["stage"], output["mark"]
         current = verdict(events, name, mark)
-        if not is_waiting(events, name, mark) or (current and current["event"] == "approved"):
+        is_rejected = current is not None and current["event"] == "rejected"
+        if not is_rejected and (current or not is_waiting(events, name, mark)):
             raise BadInput(
                 f"stage {name} of run {run.id} does not wait for a review",
                 todo=f"see what does: {command(run.root, f'show {run.id}')}",

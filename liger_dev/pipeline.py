@@ -120,6 +120,8 @@ def drive(run: Run, root: Path, stages: tuple[Stage, ...], review: Review, say: 
     assert stages, "a pipeline has a stage"
     with run.lock():
         workspace.recover(root)
+        if rejected := history.rejection(run.events(), except_of=again):
+            raise _rejected(run, rejected)
         context = Context(root, run.id, run.request, say)
         failure = ""
         try:
@@ -158,10 +160,9 @@ def _reviewed(stage: Stage, context: Context, run: Run, review: Review, *, again
         if not stage.reviewed or stage.failure(output):
             return output
         current = history.verdict(run.events(), stage.name, mark)
-        if current and current["event"] == "rejected":
-            history.withdraw(context.root, run)
-            raise _rejected(run, current)
         if current and not again:
+            if current["event"] == "rejected":
+                raise _rejected(run, current)
             return output
         run.record({"event": "waiting", "stage": stage.name, "mark": mark})
         decision = review(stage, context, output)
@@ -246,8 +247,11 @@ def _paused(run: Run, stage: Stage) -> Paused:
 
 
 def _rejected(run: Run, event: history.Event) -> BadInput:
+    """The refusal to go on; what a kill has left of the run's files is taken back first."""
+    history.withdraw(run.root, run)
     back = history.command(run.root, f"approve {run.id} --stage {event['stage']}")
+    again = history.command(run.root, f"resume {run.id} --stage {event['stage']}")
     return BadInput(
         f"stage {event['stage']} of run {run.id} was rejected: {event['reason']}",
-        todo=f"start a new run; or withdraw the rejection: {back}",
+        todo=f"start a new run; or withdraw the rejection: {back}\n    or look again: {again}",
     )

@@ -169,6 +169,37 @@ def test_a_withdrawn_rejection_writes_the_same_files_again(tmp_path):
     assert tree(tmp_path) == written and driver.made == ALL
 
 
+def test_a_rejected_run_writes_nothing_again_whichever_stage_was_rejected(tmp_path):
+    for stage in ("analyze", "generate", "validate"):
+        run = Driver(tmp_path).start("relu")
+        Driver(tmp_path).drive(run)
+        history.reject(tmp_path, run, stage, "no")
+        written = []
+        with pytest.raises(BadInput, match=f"stage {stage} .* was rejected: no"):
+            Driver(tmp_path, tuple(replace(s, changes=lambda *_: written.append(1)) for s in STAGES)).drive(run)
+        assert written == [] and tree(tmp_path) == {}
+
+
+def test_the_report_of_a_failing_kernel_can_be_rejected_and_its_rejection_withdrawn(tmp_path):
+    run = Driver(tmp_path).start("fail")
+    Driver(tmp_path).drive(run)
+    history.reject(tmp_path, run, "", "away with it")
+    assert tree(tmp_path) == {}
+    with pytest.raises(BadInput, match="away with it"):
+        Driver(tmp_path).drive(run)
+    history.approve(run, "", "keep it")
+    assert Driver(tmp_path).drive(run).failure and tree(tmp_path)["results/FAIL.md"]
+
+
+def test_a_rejected_stage_can_be_edited_instead(tmp_path):
+    run = Driver(tmp_path).start("relu")
+    Driver(tmp_path).drive(run)
+    history.reject(tmp_path, run, "analyze", "it should be silu")
+    driver = Driver(tmp_path, answers={"analyze": [Decision("edit", {"text": "SILU"})]})
+    assert driver.drive(run, again="analyze").failure == ""
+    assert set(tree(tmp_path)) == {"kernels/SILU.txt", "kernels/exports.txt", "results/SILU.md"}
+
+
 def test_a_kill_between_rejecting_and_undoing_is_finished_by_the_next_command(tmp_path, monkeypatch):
     driver = Driver(tmp_path)
     run = driver.start("relu")
