@@ -1,6 +1,7 @@
 """Kernels that are correct on a GPU and that Triton's interpreter gets wrong: CASES maps a mend's name to its checks.
 
-Imported in a child process, after `install()`: see run_mend_cases.py. Each check returns whether the result is right.
+Imported in a child process, after `install()`: see run_mend_cases.py. Each check returns whether the result is right,
+on torch's default device: with CUDA as that, they show that a GPU does what the mends claim.
 """
 
 import torch
@@ -105,14 +106,15 @@ def _nan(x_ptr, out_ptr):
     x = tl.load(x_ptr + cols)
     tl.store(out_ptr + cols, tl.maximum(x, 0.5))
     tl.store(out_ptr + 4 + cols, tl.minimum(x, 0.5))
-    tl.store(out_ptr + 8 + cols, tl.clamp(x, -1.0, 1.0))
+    # Bounds of unequal size: sm_90 clips symmetric ones with min.xorsign.abs, where NaN gives the upper bound.
+    tl.store(out_ptr + 8 + cols, tl.clamp(x, -1.0, 1.5))
     tl.store(out_ptr + 12 + cols, tl.maximum(x, 0.5, propagate_nan=tl.PropagateNan.ALL))
 
 
 def nan_rules():
     x, out = torch.tensor([1.0, torch.nan, -3.0, 2.0]), torch.zeros(16)
     _nan[(1,)](x, out)
-    expected = [1, 0.5, 0.5, 2, 0.5, 0.5, -3, 0.5, 1, -1, -1, 1, 1, torch.nan, 0.5, 2]
+    expected = [1, 0.5, 0.5, 2, 0.5, 0.5, -3, 0.5, 1, -1, -1, 1.5, 1, torch.nan, 0.5, 2]
     return torch.equal(out.nan_to_num(7.0), torch.tensor(expected).nan_to_num(7.0))
 
 
@@ -159,22 +161,24 @@ def _bf16_arithmetic(x_ptr, y_ptr, out_ptr, less_ptr):
     cols = tl.arange(0, 64)
     x = tl.load(x_ptr + cols)
     y = tl.load(y_ptr + cols)
-    tl.store(out_ptr + cols, x * y + x - y)
+    # The sum rounds the difference first; of x * y + x a GPU makes one fma that rounds once.
+    tl.store(out_ptr + cols, (x - y) + x)
     tl.store(out_ptr + 64 + cols, tl.where(x > y, x, -y))
     tl.store(out_ptr + 128 + cols, tl.sort(x))
     tl.store(out_ptr + 192 + cols, tl.exp((x / y).to(tl.float32)))
     tl.store(out_ptr + 256 + cols, tl.maximum(x, y))
+    tl.store(out_ptr + 320 + cols, x * y)
     tl.store(less_ptr + cols, x < y)
 
 
 def bf16_arithmetic():
     torch.manual_seed(0)
     x, y = torch.randn(64).to(BF16), torch.randn(64).to(BF16) + 2
-    out, less = torch.zeros(5, 64, dtype=BF16), torch.zeros(64, dtype=torch.bool)
+    out, less = torch.zeros(6, 64, dtype=BF16), torch.zeros(64, dtype=torch.bool)
     _bf16_arithmetic[(1,)](x, y, out, less)
     quotient = torch.exp(x.float() / y.float()).to(BF16)
-    expected = torch.stack([x * y + x - y, torch.where(x > y, x, -y), x.sort()[0], quotient, torch.maximum(x, y)])
-    return torch.equal(out, expected) and torch.equal(less, x < y)
+    expected = ((x - y) + x, torch.where(x > y, x, -y), x.sort()[0], quotient, torch.maximum(x, y), x * y)
+    return torch.equal(out, torch.stack(expected)) and torch.equal(less, x < y)
 
 
 @triton.jit
@@ -201,8 +205,10 @@ def bf16_sums():
     torch.manual_seed(0)
     x, out = torch.randn(64).to(BF16), torch.zeros(4)
     _reductions[(1,)](x, out, BLOCK=64)
-    near = torch.isclose(out[2:], torch.stack([x.float().cumsum(0).sum(), x.float().sum()]), atol=0.3, rtol=0.1)
-    return out[0].item() == _tree(x) and out[1].item() == x.max().item() and bool(near.all())
+    total, prefixes = x.float().sum(), x.float().cumsum(0).sum()
+    # In which order a GPU adds depends on the layout: 6 levels of roundings of partial sums below 16.
+    near = torch.isclose(out, torch.stack([total, x.max().float(), prefixes, total]), atol=6 * 16 * 2**-9, rtol=0.01)
+    return bool(near.all()) and torch.equal(out.to(BF16)[:2].float(), out[:2])
 
 
 def fp16_sums_round():
@@ -351,7 +357,7 @@ def libdevice_refuses_half_as_a_gpu_does():
     try:
         _libdevice_half[(1,)](torch.ones(1, dtype=torch.float16), torch.zeros(1))
     except Exception as error:
-        return "KeyError" in repr(error) or "ValueError" in repr(error)
+        return "float16" in str(error)
     return False
 
 

@@ -1,4 +1,4 @@
-"""Prints JSON: for each check of mend_cases.py, what it says with all mends and without its own.
+"""Prints JSON: for each check of mend_cases.py, what it says with all mends and without its own, or on a GPU (`cuda`).
 
 A process of its own a check, forked before kernels are imported: mends can't be taken back.
 """
@@ -45,7 +45,7 @@ def run(check, leave_out):
     return bool(getattr(mend_cases, check)())
 
 
-def main():
+def in_interpreter():
     warnings.simplefilter("error")
     torch.set_num_threads(1)
     applied = forked(install)
@@ -56,4 +56,19 @@ def main():
     json.dump({"mends": [mend.name for mend in MENDS], "applied": applied, "results": results}, sys.stdout)
 
 
-main()
+def on_gpu():
+    import mend_cases
+
+    torch.set_default_device("cuda")
+    verdicts = {check.__name__: attempt(check) for checks in mend_cases.CASES.values() for check in checks}
+    json.dump(verdicts, sys.stdout)
+
+
+def attempt(check):
+    try:
+        return bool(check())
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+on_gpu() if sys.argv[1:] == ["cuda"] else in_interpreter()

@@ -47,6 +47,14 @@ def test_every_mend_has_a_case(report):
     assert sorted(report["results"]) == sorted(report["mends"])
 
 
+@pytest.mark.gpu
+def test_a_gpu_does_what_the_mends_claim():
+    if not Path("/dev/nvidiactl").exists():
+        pytest.skip("needs a CUDA device")
+    verdicts = json.loads(run(str(HERE / "run_mend_cases.py"), "cuda", interpret="0"))
+    assert {check: verdict for check, verdict in verdicts.items() if verdict is not True} == {}
+
+
 def test_nothing_is_imported_unless_kernels_are_interpreted():
     code = (
         "import sys; import liger_dev.grading.interpreter as i; assert i.install() == (); "
