@@ -50,7 +50,9 @@ def test_a_new_stamp_replaces_the_old_one():
     assert again == stamp(TEXT, "profiles/k.yaml", digest("other"), digest("template"))
 
 
-@pytest.mark.parametrize("text", ["import torch\n", '"""Doc."""\nimport torch\n', '"""One\n\ntwo.\n"""\n\n\nx = 1\n', "# a\nx = 1\n"])
+@pytest.mark.parametrize(
+    "text", ["import torch\n", '"""Doc."""\nimport torch\n', '"""One\n\ntwo.\n"""\n\n\nx = 1\n', "# a\nx = 1\n"]
+)
 def test_a_stamp_changes_nothing_else(text):
     stamped = stamp(text, "profiles/k.yaml", "0" * 64, "1" * 64)
     assert not is_hand_edited(stamped)
