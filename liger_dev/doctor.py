@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 from typing import Literal
 
+from liger_dev import sandbox
+
 PROBE_SECONDS = 60
 _MIN_PYTHON = (3, 10)
 
@@ -149,19 +151,11 @@ def _bubblewrap() -> Finding:
     if path is None:
         meaning = "kernels run in child processes with limits, without a sandbox around the file system"
         return Finding("bubblewrap", "limited", "not on PATH", meaning)
-    if _bubblewrap_works(path):
+    if sandbox.bubblewrap():
         return Finding("bubblewrap", "ok", path, "kernels and references can write to their scratch folder alone")
     return Finding(
         "bubblewrap", "limited", path, "it can't make a namespace here: children run with limits, without a sandbox"
     )
-
-
-def _bubblewrap_works(path: str) -> bool:
-    command = [path, "--ro-bind", "/", "/", "--unshare-all", "true"]
-    try:
-        return subprocess.run(command, capture_output=True, timeout=10, check=False).returncode == 0
-    except (OSError, subprocess.TimeoutExpired):
-        return False
 
 
 def _key() -> Finding:
