@@ -80,7 +80,7 @@ def _launch(host: Host) -> dict[str, Any]:
     }
     blocks = "n_rows" if "backward" in options.one_row else "cdiv(n_rows, BLOCK_ROWS)"
     strided = f"(min({blocks}, {options.programs_per_sm} * sm_count),)"
-    totals = [f"d{acc.name.removeprefix('d')}" for acc in host.backward[1 - 1].accumulators]
+    totals = [acc.name for acc in host.backward[0].accumulators]
     return {
         "grid_dimensions": {"forward": plain["forward"], "backward": strided if persistent else plain["backward"]},
         "grid_description": "a program holds BLOCK_ROWS whole rows"

@@ -211,9 +211,9 @@ class _Kernel:
                 for pointer in (output.name, f"d{output.name}"):
                     if pointer in names or pointer in {s.name for s in self.spec.stores}:
                         return f"{pointer}_ptr.dtype.element_ty"
-        pointer = next((name for name in like if name in names), None)
-        assert pointer is not None, f"no pointer of this kernel has the dtype of {like}"
-        return f"{pointer}_ptr.dtype.element_ty"
+        found = [name for name in like if name in names]
+        assert found, f"no pointer of this kernel has the dtype of {like}"
+        return f"{found[0]}_ptr.dtype.element_ty"
 
     # Statements
 
@@ -303,7 +303,8 @@ class _Kernel:
         pointers = [*self._ordered_loads(), *(s.name for s in self.spec.stores)]
         pointers += [f"{a.name}_partial" for a in self.spec.accumulators]
         flags = [f"HAS_{self.spec.loads[v].upper()}" for v in self.spec.optional if v in self.spec.loads]
-        flags += [item.guard for item in (*self.spec.stores, *self.spec.accumulators) if item.guard]
+        flags += [store.guard for store in self.spec.stores if store.guard]
+        flags += [acc.guard for acc in self.spec.accumulators if acc.guard]
         return KernelText(self.spec.name, tuple(pointers), tuple(sorted(self.scalars)), tuple(flags), tuple(lines))
 
     def _ordered_loads(self) -> list[str]:

@@ -1,5 +1,6 @@
 """A graph and tensors in, float64 results out: the oracle that the forward graph and the gradients are checked with."""
 
+from collections.abc import Callable
 from collections.abc import Iterable
 from typing import Any
 
@@ -53,8 +54,12 @@ def _one(
             return _scalar(float(number), order)
         case "sum" | "max" | "logsumexp":
             dims = [order.index(axis) for axis in value.attr("over")]
-            reduce = {"sum": torch.sum, "max": torch.amax, "logsumexp": torch.logsumexp}[value.op]
-            return reduce(args[0], dim=dims, keepdim=True)
+            reduce: dict[str, Callable[..., torch.Tensor]] = {
+                "sum": torch.sum,
+                "max": torch.amax,
+                "logsumexp": torch.logsumexp,
+            }
+            return reduce[value.op](args[0], dim=dims, keepdim=True)
         case "softmax" | "log_softmax":
             (axis,) = value.attr("over")
             return getattr(torch, value.op)(args[0], dim=order.index(axis))  # type: ignore[no-any-return]

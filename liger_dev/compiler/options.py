@@ -34,5 +34,5 @@ class Options:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Options":
-        known = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
+        known: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
         return cls(**known)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from liger_dev.compiler.ir import Axes
 from liger_dev.compiler.ir import Graph
+from liger_dev.compiler.ir import Input
+from liger_dev.compiler.ir import Output
 from liger_dev.compiler.ir import Value
 from liger_dev.errors import ProfileRefused
 from liger_dev.errors import Unsupported
@@ -121,7 +123,8 @@ def choose_layout(graph: Graph) -> Layout:
     """
     forward = graph.walk(output.value for output in graph.outputs)
     widest = max((v.axes for v in forward), key=len, default=frozenset())
-    shapes = [t.dims for t in (*graph.outputs, *graph.inputs)]
+    tensors: list[Input | Output] = [*graph.outputs, *graph.inputs]
+    shapes = [tensor.dims for tensor in tensors]
     full = next((tuple(d for d in dims if d) for dims in shapes if {d for d in dims if d} == set(widest)), ())
     if not full:
         raise Unsupported("no input or output has all axes of the computation", _names(graph), "")
@@ -136,7 +139,7 @@ def choose_layout(graph: Graph) -> Layout:
             _names(graph),
         )
     layout = Layout(full[:-1], cols)
-    for tensor in (*graph.inputs, *graph.outputs):
+    for tensor in tensors:
         axes = tuple(d for d in tensor.dims if d)
         if axes not in ((), full, full[:-1], cols):
             raise Unsupported(
