@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 
 from liger_dev.repair import COMPILE
+from liger_dev.repair import COMPILED_GRAPH
 from liger_dev.repair import CRASH
 from liger_dev.repair import DTYPE
 from liger_dev.repair import LOGIC
@@ -12,11 +13,14 @@ from liger_dev.repair import NO_TESTS
 from liger_dev.repair import SHAPE
 from liger_dev.repair import TIMEOUT
 from liger_dev.repair import TOLERANCE
+from liger_dev.repair import WARNING
 from liger_dev.testrun import PASSED
 from liger_dev.testrun import Case
 
 # Matched against an exception's own text, never against source lines of a traceback; the first row that fits counts.
 _PATTERNS = (
+    (COMPILED_GRAPH, r"^torch\._(?:dynamo|inductor|functorch)"),
+    (WARNING, r"^(?:\w+\.)*\w*Warning: "),
     (NO_TESTS, r"^no test was collected|^every test was skipped|^tests that the file defines did not run"),
     (
         COMPILE,
@@ -41,7 +45,7 @@ _WRONG_VALUE = re.compile(r"^(?:AssertionError: )?(output \d+|gradient of \w+)")
 _LOW_PRECISION = re.compile(r"bfloat16|bf16|float16|fp16|half")
 _FULL_PRECISION = re.compile(r"(?<!b)float32|fp32")
 
-_SEVEREST_FIRST = (NO_TESTS, COMPILE, CRASH, TIMEOUT, SHAPE, DTYPE, LOGIC, TOLERANCE)
+_SEVEREST_FIRST = (NO_TESTS, COMPILE, CRASH, TIMEOUT, SHAPE, DTYPE, LOGIC, TOLERANCE, COMPILED_GRAPH, WARNING)
 
 _CAUSES = {
     NO_TESTS: (
@@ -53,6 +57,14 @@ _CAUSES = {
         "precision made a difference",
         "compare the kernel's lines with the reference and the profile's gradient formulas, starting with the first "
         "failing test",
+    ),
+    COMPILED_GRAPH: (
+        "host code that torch.compile can't trace",
+        "read the line after 'from user code' in the error, and say it in a way that torch.compile takes",
+    ),
+    WARNING: (
+        "a library warns, and pytest is set to take warnings for errors; no value is known to be wrong",
+        "decide whether the warning matters here; if not, filter that one warning in the pytest settings",
     ),
     SHAPE: (
         "the kernel or its host code handles a shape wrongly: an output's shape, a stride, or the edge of a block",
@@ -93,7 +105,9 @@ def kind_of(failures: Sequence[Case], cases: Sequence[Case] = ()) -> str:
 def likely_cause(kind: str, failures: Sequence[Case]) -> str:
     """The cause in sentences, with the values and tests that point to it."""
     tests = list(dict.fromkeys(case.id.rsplit("::", 1)[-1].split("[")[0] for case in failures))
-    text = f"{_CAUSES[kind][0]}. It shows in {', '.join(f'`{test}`' for test in tests)}."
+    far = kind != LOGIC or any(bound.search(case.message) for case in failures for bound in _BOUNDS)
+    cause = _CAUSES[kind][0] if far else "the op raises an error instead of computing"
+    text = f"{cause}. It shows in {', '.join(f'`{test}`' for test in tests)}."
     values = [found.group(1) if (found := _WRONG_VALUE.match(case.message)) else "" for case in failures]
     if not all(values):
         return text

@@ -21,6 +21,8 @@ COMPILE = "compile"
 CRASH = "crash"
 TIMEOUT = "timeout"
 NO_TESTS = "no tests"
+COMPILED_GRAPH = "torch.compile"
+WARNING = "warning"
 
 _LOW_PRECISION = ("float16", "bfloat16", "element_ty")
 _FLAT_BLOCK = 256
@@ -287,6 +289,8 @@ MOVES: dict[str, tuple[Move, ...]] = {
     COMPILE: (MORE_WARPS, ONE_ROW, FEWER_WARPS),
     CRASH: (MASK, ANOTHER_BLOCK, ONE_ROW),
     TIMEOUT: (ONE_ROW, ANOTHER_BLOCK),
-    # The test file is not the repairer's to change.
+    # What schedule and precision have no part in.
     NO_TESTS: (),
+    COMPILED_GRAPH: (),
+    WARNING: (),
 }

@@ -31,7 +31,7 @@ _ERROR_LINES = 24
 class Findings:
     """All that a report says. `gate` is None when checkstyle stopped the validation.
 
-    `not_measured` is why there are no `rows`; `plots` are paths in the workspace; `versions` are pairs of package and
+    `not_measured` is why there are no `rows`; `benchmark_fault` is how the kernel failed while it was measured; `plots` are paths in the workspace; `versions` are pairs of package and
     version; `seeds` are the test's; `state` is the diff from the workspace's op file to the one that was judged.
     """
 
@@ -41,6 +41,7 @@ class Findings:
     resources: tuple[KernelResources, ...]
     rows: tuple[Measurement, ...]
     not_measured: str
+    benchmark_fault: str
     plots: tuple[str, ...]
     ncu: str
     versions: tuple[tuple[str, str], ...]
@@ -49,7 +50,7 @@ class Findings:
 
     @property
     def passed(self) -> bool:
-        return self.style.passed and self.gate is not None and self.gate.passed
+        return self.style.passed and self.gate is not None and self.gate.passed and not self.benchmark_fault
 
 
 def render(findings: Findings) -> str:
@@ -86,6 +87,8 @@ def _verdict(findings: Findings) -> str:
         return "stopped, since files that are not the candidate's changed while it ran"
     if not gate.passed:
         return f"the tests did not pass in {_count(len(gate.attempts), 'attempt')}; no benchmark was run"
+    if findings.benchmark_fault:
+        return f"the tests passed, but the benchmark failed: {findings.benchmark_fault}"
     speed = "speed and memory were measured" if findings.rows else "speed was not measured"
     return f"style, compilation and unit tests; {speed}"
 
@@ -250,6 +253,8 @@ def _benchmark(findings: Findings) -> Iterator[str]:
     else:
         yield f"Speed and memory were not measured: {findings.not_measured}."
         yield ""
+        if findings.benchmark_fault:
+            yield from _block("text", findings.benchmark_fault)
     yield "## Assessment"
     yield ""
     yield measured.assessment(found) if findings.rows else "Speed: not measured. Memory: not measured."

@@ -97,6 +97,7 @@ def _report(copy: KernelCopy, style: Checkstyle, gate: Gate | None, speed: Bench
         resources=gate.attempts[-1].compiled.resources if gate and gate.attempts else (),
         rows=speed.rows,
         not_measured=speed.reason,
+        benchmark_fault=speed.fault,
         plots=tuple(path for path, _ in speed.plots),
         ncu=_ncu(ncu),
         versions=(("liger-dev", __version__), *((package, _version(package)) for package in _PACKAGES)),

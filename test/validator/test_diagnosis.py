@@ -36,6 +36,8 @@ MESSAGES = [
     ("Failed: Timeout (>300.0s) from pytest-timeout.", moves.TIMEOUT),
     ("the tests did not end within the time limit", moves.TIMEOUT),
     ("no test was collected", moves.NO_TESTS),
+    ("torch._dynamo.exc.Unsupported: torch.* op returned non-Tensor, example_value type: dtype", moves.COMPILED_GRAPH),
+    ("DeprecationWarning: `torch.jit.script_method` is deprecated.", moves.WARNING),
     ("NameError: name 'weight' is not defined", moves.LOGIC),
 ]
 
@@ -69,6 +71,10 @@ def test_the_cause_names_tests_and_the_side_that_is_wrong():
     assert "output 0 or gradient of x" in both
     assert "so the fault is" not in both
     assert "`test_shapes`" in both
+
+
+def test_an_exception_is_not_called_a_wrong_formula():
+    assert "raises an error" in likely_cause(moves.LOGIC, [_failed("NameError: name 'weight' is not defined")])
 
 
 def test_every_kind_has_a_cause_and_a_request():

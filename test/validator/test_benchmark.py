@@ -1,0 +1,79 @@
+"""The validator's benchmark step on real children; a script that writes rows stands in for a GPU."""
+
+from pathlib import Path
+
+import pytest
+
+from liger_dev.bench import csv
+from liger_dev.benchmark import Benchmark
+from liger_dev.benchmark import run_benchmark
+from liger_dev.scratch import kernel_copy
+
+SCRIPT = "benchmark/scripts/benchmark_center.py"
+DATA = "benchmark/data/all_benchmark_data.csv"
+
+ROWS = '''"""Writes rows that nobody measured."""
+
+import sys
+
+from pathlib import Path
+
+from liger_dev.bench.csv import Measurement
+from liger_dev.bench.csv import append
+
+
+
+def row(provider, value):
+    fixed = ("N", "columns", 1024, value, value, value, "{}", "a GPU", "2026-01-01 00:00:00", "0")
+    return Measurement("center", provider, "full", "speed", "ms", *fixed)
+
+
+append(Path(sys.argv[2]), [row("liger", 1.0), row("torch", 2.0)])
+'''
+
+
+def _run(root: Path, script: str, environment: dict[str, str] | None = None) -> Benchmark:
+    (root / SCRIPT).write_text(script)
+    with kernel_copy("center", root) as copy:
+        return run_benchmark(copy, environment or {}, lambda line: None)
+
+
+def test_rows_are_merged_into_the_csv_and_plotted(center: Path):
+    old = _run(center, ROWS.replace('"center", provider', '"other", provider')).rows
+    assert old == ()
+    first = _run(center, ROWS)
+    (center / DATA).parent.mkdir(parents=True, exist_ok=True)
+    (center / DATA).write_bytes(dict(first.data)[DATA])
+    second = _run(center, ROWS.replace("1.0", "1.5"))
+    merged = center / "merged.csv"
+    merged.write_bytes(dict(second.data)[DATA])
+    assert [row.y_value_50 for row in csv.read(merged)] == [1.5, 2.0]
+    ((path, picture),) = second.plots
+    assert path == "benchmark/visualizations/center_speed_full.png"
+    assert picture.startswith(b"\x89PNG")
+    assert not second.fault
+
+
+def test_the_target_follows_the_environment(center: Path):
+    found = _run(center, ROWS, {"LIGER_BENCH_TARGET": "mine"})
+    assert [path for path, _ in found.data] == ["benchmark/data/all_benchmark_data_mine.csv"]
+
+
+@pytest.mark.parametrize(
+    ("script", "fault"),
+    [
+        ("raise RuntimeError('center fails at N=8')", "RuntimeError: center fails at N=8"),
+        ("import os; os.abort()", "exit code -6"),
+        ("import sys; sys.exit('1.2 times the copy bandwidth')", "1.2 times the copy bandwidth"),
+    ],
+)
+def test_a_kernel_that_fails_while_it_is_measured_fails(center: Path, script: str, fault: str):
+    found = _run(center, script)
+    assert fault in found.fault
+    assert found.rows == ()
+
+
+def test_no_device_is_a_reason_and_no_fault(center: Path):
+    found = _run(center, "import sys; print('no CUDA device', file=sys.stderr); sys.exit(2)")
+    assert found.reason == "no CUDA device"
+    assert not found.fault
