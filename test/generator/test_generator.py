@@ -150,7 +150,7 @@ def test_rendered_files_pass_ruff(name, files, tmp_path):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
     for arguments in (["check"], ["format", "--check"]):
-        command = [sys.executable, "-m", "ruff", *arguments, "--no-cache", "kernels", "test"]
+        command = [sys.executable, "-m", "ruff", *arguments, "--no-cache", "."]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout
 
