@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from liger_dev import analyzer
 from liger_dev import edits
+from liger_dev import honour
 from liger_dev import workspace
 from liger_dev.errors import HandEdited
 from liger_dev.profile import KernelProfile
@@ -69,13 +71,10 @@ def compiled_values(reference: Reference, profile: KernelProfile) -> dict[str, A
         ProfileRefused: an edit can't be honoured.
         Unsupported: the compiler can't express the reference.
     """
-    from liger_dev import honour
-    from liger_dev.analyzer import compile_in_child
-
-    reply = compile_in_child(reference, {})
+    reply = analyzer.compile_in_child(reference, {})
     options = honour.options(KernelProfile.model_validate(reply.profile), profile)
     if options:
-        reply = compile_in_child(reference, options)
+        reply = analyzer.compile_in_child(reference, options)
     return dict(reply.op)
 
 
