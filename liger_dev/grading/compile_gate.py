@@ -8,6 +8,7 @@ the JIT would compile it there. No GPU and no driver is needed.
 import argparse
 import importlib
 import inspect
+import itertools
 import os
 import re
 import subprocess
@@ -237,11 +238,15 @@ def run_gate(profile: KernelProfile, load: Callable[[], Any]) -> tuple[list[Kern
         launches: list[Launch] = []
         try:
             record(function, profile, case, launches)
-            jobs = [specialise(launch, target) for target in case.targets for launch in launches]
         except Exception as error:
             return rows, f"the op fails on CPU tensors of sizes {case.sizes}: {type(error).__name__}: {_message(error)}"
-        for job in jobs:
-            key = (job.launch.kernel, job.target, job.source.hash(), str(job.options))
+        for launch, target in itertools.product(launches, case.targets):
+            try:
+                job = specialise(launch, target)
+            except Exception as error:  # an argument or option that this target's JIT refuses
+                rows.append(KernelResources(launch.kernel.__name__, launch.phase, target, "", error=_message(error)))
+                continue
+            key = (launch.kernel, target, job.source.hash(), str(job.options))
             if key not in compiled:
                 compiled.add(key)
                 rows.append(compile_job(job))

@@ -206,8 +206,9 @@ def bf16_sums():
     x, out = torch.randn(64).to(BF16), torch.zeros(4)
     _reductions[(1,)](x, out, BLOCK=64)
     total, prefixes = x.float().sum(), x.float().cumsum(0).sum()
-    # In which order a GPU adds depends on the layout: 6 levels of roundings of partial sums below 16.
-    near = torch.isclose(out, torch.stack([total, x.max().float(), prefixes, total]), atol=6 * 16 * 2**-9, rtol=0.01)
+    # In which order a GPU adds depends on the layout: 6 levels of roundings of partial sums below 16. Newer Tritons
+    # keep prefix sums in bfloat16.
+    near = torch.isclose(out, torch.stack([total, x.max().float(), prefixes, total]), atol=6 * 16 * 2**-9, rtol=0.03)
     return bool(near.all()) and torch.equal(out.to(BF16)[:2].float(), out[:2])
 
 
