@@ -214,8 +214,10 @@ def _bf16_scan(up: ModuleType, original: Callable[..., Any], combine: Callable[.
         if input.dtype != up.tl.bfloat16:
             return original(self, input)
         lanes = np.moveaxis(widen(input.handle.data), self.axis, 0)
-        for i in range(1, lanes.shape[0]):
-            lanes[i] = widen(round_to_bf16(combine(lanes[i - 1], lanes[i])))
+        shift = 1
+        while shift < lanes.shape[0]:  # by doubling, as lanes of a warp do: roundings grow with the logarithm
+            lanes[shift:] = widen(round_to_bf16(combine(lanes[:-shift], lanes[shift:])))
+            shift *= 2
         return [self.to_tensor(round_to_bf16(np.moveaxis(lanes, 0, self.axis)), input.dtype)]
 
     return scan
