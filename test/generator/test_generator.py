@@ -245,3 +245,7 @@ def test_literals_are_as_a_person_writes_them():
         '"tanh"',
         "None",
     ]
+
+
+def test_committed_kernels_are_as_generated():
+    assert check(ROOT) == []
