@@ -162,8 +162,8 @@ def _promoted(host: Host, dtype_of: tuple[str, ...]) -> str:
         return "torch.float32"
     if len(given) == 1:
         return f"{given[0]}.dtype"
-    text = f"torch.result_type({given[0]}, {given[1]})"
-    for name in given[2:]:
+    text = f"{given[0]}.dtype"
+    for name in given[1:]:
         text = f"torch.promote_types({text}, {name}.dtype)"
     return text
 
