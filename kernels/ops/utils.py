@@ -20,8 +20,8 @@ def row_shape(x: torch.Tensor) -> tuple[int, int]:
 def row_settings(n_cols: int, max_rows: int = 16, block_cols: int = 0) -> tuple[int, int, int]:
     """Rows and columns of the tile that one program holds, and its warps.
 
-    A tile has all columns of a row, and so many rows that it holds about 4096 elements: short rows are latency-bound
-    one at a time.
+    A tile has all columns of a row, and so many rows that it holds about 4096 elements, 16 for each thread: short rows
+    are latency-bound one at a time, and more than 32 elements a thread spill registers.
 
     Args:
         block_cols: a power of two to use instead of the next one above `n_cols`.
@@ -34,8 +34,17 @@ def row_settings(n_cols: int, max_rows: int = 16, block_cols: int = 0) -> tuple[
         raise ValueError(f"rows of {n_cols} elements exceed the {limit} that one program can hold")
     block_cols = block_cols or triton.next_power_of_2(max(n_cols, 1))
     block_rows = max(1, min(max_rows, _TILE // block_cols))
-    num_warps = 4 if block_cols <= 2048 else 8 if block_cols <= 8192 else 16
+    num_warps = max(1, min(16, block_rows * block_cols // 512))
     return block_rows, block_cols, num_warps
+
+
+def loop_stages(n_cols: int) -> int:
+    """Rows whose loads a loop keeps in flight: four as long as they fit into shared memory, one row at a time beyond.
+
+    RMSNorm backward of 8192 rows on an H200: 0.067 ms with 4 stages at 4096 columns, 0.077 without; 0.33 ms without at
+    16384 columns, 0.38 with 2.
+    """
+    return 4 if n_cols <= 4096 else 1
 
 
 @functools.lru_cache(maxsize=None)

@@ -79,7 +79,8 @@ def _launch(host: Host) -> dict[str, Any]:
         for stage in ("forward", "backward")
     }
     blocks = "n_rows" if "backward" in options.one_row else "cdiv(n_rows, BLOCK_ROWS)"
-    strided = f"(min({blocks}, {options.programs_per_sm} * sm_count),)"
+    factor = f"{options.programs_per_sm} * " if options.programs_per_sm != 1 else ""
+    strided = f"(min({blocks}, {factor}sm_count),)"
     totals = [acc.name for acc in host.backward[0].accumulators]
     return {
         "grid_dimensions": {"forward": plain["forward"], "backward": strided if persistent else plain["backward"]},

@@ -368,7 +368,7 @@ class _Kernel:
             *self.head,
             *zeros,
             "",
-            "for block in tl.range(tl.program_id(0), tl.cdiv(n_rows, BLOCK_ROWS), tl.num_programs(0)):",
+            "for block in tl.range(tl.program_id(0), tl.cdiv(n_rows, BLOCK_ROWS), tl.num_programs(0), num_stages=NUM_STAGES):",
             *(f"    {line}" if line else "" for line in loop),
             "",
             *self._partials(whole),

@@ -180,9 +180,10 @@ def _launch(host: Host, kernel: KernelText, device: str, stage: str) -> list[str
         args = [*kernel.pointers, "n_elements", *scalars, *flags, "BLOCK_SIZE=BLOCK_SIZE", warps]
         grid = "triton.cdiv(n_elements, BLOCK_SIZE)"
         return [f"with device_guard({device}):", f"    {kernel.name}[({grid},)]({', '.join(args)})"]
-    blocks = ["BLOCK_ROWS=BLOCK_ROWS", "BLOCK_COLS=BLOCK_COLS", "num_warps=num_warps"]
-    args = [*kernel.pointers, "n_rows", "n_cols", *scalars, *flags, *blocks]
     persistent = stage == "backward" and host.backward[0].persistent
+    stages = ["NUM_STAGES=loop_stages(n_cols)"] if persistent else []
+    blocks = ["BLOCK_ROWS=BLOCK_ROWS", "BLOCK_COLS=BLOCK_COLS", *stages, "num_warps=num_warps"]
+    args = [*kernel.pointers, "n_rows", "n_cols", *scalars, *flags, *blocks]
     grid = "n_programs" if persistent else "triton.cdiv(n_rows, BLOCK_ROWS)"
     extra = host.options.settings(stage)
     return [

@@ -22,7 +22,7 @@ def operation_values(host: Host) -> dict[str, Any]:
     named = function_values(host)
     helpers = [
         h
-        for h in ("check_floating", "check_shape", "device_guard", "row_settings", "row_shape", "sm_count")
+        for h in ("check_floating", "check_shape", "device_guard", "loop_stages", "row_settings", "row_shape", "sm_count")
         if f"{h}(" in text
     ]
     needs = [f"{flag}=True" for flag, _ in named["needs"]]  # type: ignore[attr-defined]
@@ -47,6 +47,7 @@ def operation_values(host: Host) -> dict[str, Any]:
 def _kernel(host: Host, kernel: KernelText) -> dict[str, Any]:
     sizes = ["n_elements"] if host.layout.flat else ["n_rows", "n_cols"]
     blocks = ["BLOCK_SIZE"] if host.layout.flat else ["BLOCK_ROWS", "BLOCK_COLS"]
+    blocks += ["NUM_STAGES"] if any("NUM_STAGES" in line for line in kernel.lines) else []
     scalars = [name for name in host.scalars if name in kernel.scalars]
     constants = [f"{name}: tl.constexpr" for name in (*scalars, *kernel.flags, *blocks)]
     return {

@@ -19,7 +19,7 @@ class Options:
 
     saved: tuple[str, ...] | None = None
     one_row: tuple[str, ...] = ()
-    programs_per_sm: int = 2
+    programs_per_sm: int = 1
     block_cols: int = 0
     block_size: int = 1024
     num_warps: int = 4
