@@ -22,7 +22,15 @@ def operation_values(host: Host) -> dict[str, Any]:
     named = function_values(host)
     helpers = [
         h
-        for h in ("check_floating", "check_shape", "device_guard", "loop_stages", "row_settings", "row_shape", "sm_count")
+        for h in (
+            "check_floating",
+            "check_shape",
+            "device_guard",
+            "loop_stages",
+            "row_settings",
+            "row_shape",
+            "sm_count",
+        )
         if f"{h}(" in text
     ]
     needs = [f"{flag}=True" for flag, _ in named["needs"]]  # type: ignore[attr-defined]
