@@ -22,7 +22,8 @@ class Tensor:
 
     `shape` holds one axis name a dimension (`("B", "T", "H")`), or a number for a fixed size. `dtype` is
     `"float"` (float32, bfloat16 and float16), `"int"` or `"bool"`. `init` is how a module initialises it
-    (`"ones"`, `"zeros"`, `"normal"`, `"full(0.5)"`), empty for inputs that are no parameters.
+    (`"ones"`, `"zeros"`, `"normal"`, `"full(0.5)"`), empty for inputs that are no parameters. `range` is the axis
+    whose size an index stays below, empty if the tensor holds no indices.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Tensor:
     dtype: str = "float"
     optional: bool = False
     init: str = ""
+    range: str = ""
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from liger_dev.loading.printing import print_reference
 from liger_dev.loading.probe import Shape
 from liger_dev.loading.probe import check
 from liger_dev.loading.probe import give_shapes
+from liger_dev.loading.reference_file import Constants
 from liger_dev.loading.reference_file import depends_on
 from liger_dev.loading.reference_file import edited_file
 from liger_dev.loading.reference_file import read_constants
@@ -76,7 +77,8 @@ def _from_file(name: str, source: Source, folder: Path, said: tuple[str, ...]) -
     if isinstance(entry, type):
         return _from_class(name, entry, replace(source, shapes=shapes), place, folder)
     arguments = read_signature(entry, source.init, place.shown)
-    operation = give_shapes(_function_operation(entry, arguments, place, {}), shapes)
+    operation = _with_dtypes(_function_operation(entry, arguments, place, {}), constants, shapes)
+    operation = give_shapes(operation, shapes)
     operation = _with_parameters(
         operation, constants.parameters if constants.shapes is None else constants.parameters or {}
     )
@@ -185,6 +187,29 @@ def _positional(fn: Callable[..., Any]) -> tuple[str, ...] | None:
     except ValueError:
         return None
     return tuple(p.name for p in parameters if p.kind is p.POSITIONAL_ONLY)
+
+
+def _with_dtypes(operation: Operation, constants: Constants, shapes: dict[str, Shape]) -> Operation:
+    """Sets what a tensor holds, as the file's `DTYPES` and `RANGES` say."""
+    shown = operation.place.shown
+    names = {tensor.name for tensor in operation.tensors}
+    axes = {axis for shape in shapes.values() for axis in shape}
+    for constant, rows, allowed in (
+        ("DTYPES", constants.dtypes, {"float", "int", "bool"}),
+        ("RANGES", constants.ranges, axes),
+    ):
+        unknown = sorted(set(rows) - names)
+        if unknown:
+            raise BadInput(f"{constant} names '{unknown[0]}', which is no tensor", shown, "mend the name")
+        wrong = [value for value in rows.values() if value not in allowed]
+        if wrong:
+            choice = ", ".join(sorted(map(str, allowed)))
+            raise BadInput(f"{constant} has the value '{wrong[0]}'", shown, f"use one of {choice}")
+    tensors = tuple(
+        replace(t, dtype=constants.dtypes.get(t.name, t.dtype), range=constants.ranges.get(t.name, ""))
+        for t in operation.tensors
+    )
+    return replace(operation, tensors=tensors)
 
 
 def _with_parameters(operation: Operation, given: dict[str, str] | None) -> Operation:

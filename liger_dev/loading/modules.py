@@ -61,7 +61,7 @@ def module_operation(
         bound = kind(**(kwargs | scalars)).eval() if scalars else module
         return functools.partial(_call, bound, inputs, parameters)
 
-    tensors = [Tensor(name, ()) for name in inputs]
+    tensors = [Tensor(name, (), tensor.dtype) for name, tensor in zip(inputs, taken.tensors, strict=True)]
     tensors += [Tensor(name, (), init=_init_of(values[path])) for name, path in parameters.items()]
     scalars = tuple(Scalar(name, "float", value) for name, value in kwargs.items() if isinstance(value, float))
     operation = Operation(bind, tuple(tensors), scalars, place, assumptions=taken.assumptions)

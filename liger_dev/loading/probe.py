@@ -53,12 +53,18 @@ def samples(
     sizes = axis_sizes(operation, operation.tensors)
     generator = torch.Generator().manual_seed(seed)
     given = [tensor for tensor in operation.tensors if tensor.name not in absent]
-    return {
-        tensor.name: torch.randn([sizes[a] if isinstance(a, str) else a for a in tensor.shape], generator=generator).to(
-            dtype
-        )
-        for tensor in given
-    }
+    return {tensor.name: _sample(tensor, sizes, dtype, generator) for tensor in given}
+
+
+def _sample(tensor: Tensor, sizes: dict[str, int], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Indices stay below the size of their axis, other whole numbers are 0 and 1."""
+    dims = [sizes[axis] if isinstance(axis, str) else axis for axis in tensor.shape]
+    match tensor.dtype:
+        case "int":
+            return torch.randint(sizes.get(tensor.range, 2), dims, generator=generator)
+        case "bool":
+            return torch.randint(2, dims, generator=generator).bool()
+    return torch.randn(dims, generator=generator).to(dtype)
 
 
 def give_shapes(operation: Operation, given: dict[str, Shape]) -> Operation:
@@ -161,7 +167,8 @@ def _check_absent(operation: Operation) -> None:
 
 def _check_gradient(operation: Operation) -> None:
     where = operation.place.shown
-    tensors = {name: tensor.requires_grad_() for name, tensor in samples(operation).items()}
+    tensors = samples(operation)
+    floats = [tensor.requires_grad_() for tensor in tensors.values() if tensor.is_floating_point()]
     result = run(operation, tensors)
     outputs = [o for o in (result if isinstance(result, tuple | list) else [result]) if o.requires_grad]
     if not outputs:
@@ -170,7 +177,7 @@ def _check_gradient(operation: Operation) -> None:
         )
     generator = torch.Generator().manual_seed(1)
     directions = [torch.randn(output.shape, generator=generator).to(output.dtype) for output in outputs]
-    gradients = torch.autograd.grad(outputs, list(tensors.values()), directions, allow_unused=True)
+    gradients = torch.autograd.grad(outputs, floats, directions, allow_unused=True)
     largest = max((float(g.abs().max()) for g in gradients if g is not None and g.numel()), default=0.0)
     if largest <= _ROUNDOFF * max(float(d.abs().max()) for d in directions):
         raise BadInput(

@@ -4,6 +4,7 @@ import ast
 import sys
 
 from dataclasses import dataclass
+from dataclasses import field
 from typing import Any
 
 from liger_dev.errors import BadInput
@@ -11,38 +12,48 @@ from liger_dev.records import Scalar
 from liger_dev.records import Tensor
 
 _OWN = frozenset(sys.stdlib_module_names) | {"torch"}
+_EXAMPLES = {
+    "SHAPES": '{"x": ("B", "T", "H")}',
+    "PARAMETERS": '{"weight": "ones"}',
+    "DTYPES": '{"target": "int"}',
+    "RANGES": '{"target": "V"}',
+}
 
 
 @dataclass(frozen=True)
 class Constants:
-    """What a reference file says about its tensors: `SHAPES` and `PARAMETERS`, None where it does not."""
+    """What a reference file says about its tensors: `SHAPES` and `PARAMETERS`, None where it does not.
+
+    `dtypes` and `ranges` are empty where it does not: a tensor is then what its annotation says.
+    """
 
     shapes: dict[str, tuple[str | int, ...]] | None
     parameters: dict[str, str] | None
+    dtypes: dict[str, str] = field(default_factory=dict)
+    ranges: dict[str, str] = field(default_factory=dict)
 
 
 def read_constants(text: str, shown: str) -> Constants:
     """The file's constants. Raises BadInput if one is no literal of the right kind."""
     found: dict[str, Any] = {}
     for statement in ast.parse(text).body:
-        for name in ("SHAPES", "PARAMETERS"):
+        for name in _EXAMPLES:
             if _assigns(statement, name):
                 assert isinstance(statement, ast.Assign), "found by its target"
                 found[name] = _literal(statement, name, shown)
     shapes = {key: tuple(shape) for key, shape in found["SHAPES"].items()} if "SHAPES" in found else None
-    return Constants(shapes, found.get("PARAMETERS"))
+    return Constants(shapes, found.get("PARAMETERS"), found.get("DTYPES", {}), found.get("RANGES", {}))
 
 
 def _literal(statement: ast.Assign, name: str, shown: str) -> dict[str, Any]:
     where = f"{shown}:{statement.lineno}"
-    example = '{"x": ("B", "T", "H")}' if name == "SHAPES" else '{"weight": "ones"}'
     kind = tuple | list if name == "SHAPES" else str
     try:
         value = ast.literal_eval(statement.value)
     except ValueError:
         value = None
     if not isinstance(value, dict) or not all(isinstance(k, str) and isinstance(v, kind) for k, v in value.items()):
-        raise BadInput(f"{name} is no literal of the right form", where, f"write {name} = {example}")
+        raise BadInput(f"{name} is no literal of the right form", where, f"write {name} = {_EXAMPLES[name]}")
     return value
 
 
@@ -85,7 +96,14 @@ def printed_file(imports: str, function: str, tensors: tuple[Tensor, ...], summa
 
 
 def constants_text(tensors: tuple[Tensor, ...]) -> str:
-    return _shapes_text(tensors) + _parameters_text(tensors)
+    dtypes = {t.name: f'"{t.dtype}"' for t in tensors if t.dtype != "float"}
+    ranges = {t.name: f'"{t.range}"' for t in tensors if t.range}
+    others = (("DTYPES", dtypes), ("RANGES", ranges))
+    return (
+        _shapes_text(tensors)
+        + _parameters_text(tensors)
+        + "".join(_dictionary(name, rows) for name, rows in others if rows)
+    )
 
 
 def _shapes_text(tensors: tuple[Tensor, ...]) -> str:

@@ -15,6 +15,7 @@ ONES = frozenset("weight gamma scale w g".split())
 ZEROS = frozenset("bias beta b".split())
 
 _WORD = re.compile(r"\w+")
+_TENSORS = {"Tensor": "float", "LongTensor": "int", "IntTensor": "int", "BoolTensor": "bool"}
 _TYPES = {"float": float, "int": int, "bool": bool, "str": str}
 
 
@@ -72,9 +73,10 @@ def _role(parameter: inspect.Parameter, init: dict[str, Any], shown: str) -> Ten
     if name in init:
         kind = type(init[name]).__name__
         return Scalar(name, kind, init[name]) if kind in _TYPES else None
-    if "Tensor" in words or (not annotation and (required or _optional_tensor(name, default))):
+    dtype = next((dtype for kind, dtype in _TENSORS.items() if kind in words), "")
+    if dtype or (not annotation and (required or _optional_tensor(name, default))):
         if required or default is None:
-            return Tensor(name, (), optional=default is None)
+            return Tensor(name, (), dtype or "float", optional=default is None)
     kind = next((kind for kind in _TYPES if annotation == kind), type(default).__name__)
     if kind in _TYPES and (required or isinstance(default, _TYPES[kind] | int)):
         return Scalar(name, kind, None if required else default)
