@@ -34,7 +34,8 @@ def formulas(graph: Graph) -> list[str]:
     roots = [*((o.name, o.value) for o in graph.outputs), *((f"d{n}", v) for n, v in graph.gradients.items())]
     for name, value in roots:
         same = graph.names.get(value)
-        lines.append(f"{name} = {same}" if same in known else formula(graph, name, value, known))
+        if same != name or same not in known:
+            lines.append(f"{name} = {same}" if same in known else formula(graph, name, value, known))
         known |= {graph.names[v] for v in graph.walk([value]) if v in graph.names}
     return lines
 
@@ -79,11 +80,11 @@ class _Speller:
                 return f"round({self.text(value.args[0])})", ATOM
         row = OPS[value.op]
         parts = [self.text(arg, _needs(row, i)) for i, arg in enumerate(value.args)]
-        return row.formula.format(*parts), row.strength
+        return row.formula.format(*parts), row.formula_strength
 
 
 def _needs(row: Op, position: int) -> int:
     """The strength below which an operand gets parentheses: none inside a call's own."""
-    if row.strength == ATOM:
+    if row.formula_strength == ATOM:
         return 0 if "(" in row.formula else ATOM
-    return row.strength + (1 if position or row.strength not in (SUM, PRODUCT) else 0)
+    return row.formula_strength + (1 if position or row.formula_strength not in (SUM, PRODUCT) else 0)
