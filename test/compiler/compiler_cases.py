@@ -16,10 +16,11 @@ from liger_dev.compiler.trace import load_function
 from liger_dev.loading import load
 from liger_dev.records import Reference
 from liger_dev.records import Source
-from liger_dev.sources import catalog_names
 from liger_dev.sources import catalog_source
 
-CATALOGUE = [name for name, _ in catalog_names()]
+# One operation a class first.
+GOLDEN = ("rms_norm", "layer_norm", "softmax", "swiglu", "dyt", "fused_add_rms_norm")
+CASES = (*GOLDEN, "gemma_rms_norm", "l2_norm", "log_softmax", "geglu", "geglu_erf", "relu_squared")
 ROWS = ("B", "T", "H")
 _HEAD = "import torch\nimport torch.nn.functional as F\n\n"
 
@@ -30,12 +31,17 @@ def catalogue(name: str) -> Reference:
         return load(name, catalog_source(name), Path(folder).resolve())
 
 
-def written(signature: str, body: str, before: str = "", **shapes: tuple[str | int, ...]) -> Reference:
-    """The reference `op(signature)` with the given body, as a person's file would hold it."""
+def written(
+    signature: str, body: str, before: str = "", name: str = "op", **shapes: tuple[str | int, ...]
+) -> Reference:
+    """The reference `name(signature)` with the given body, as a person's file would hold it.
+
+    A name of its own is for references with helpers, which torch.export looks up in a module by that name.
+    """
     lines = "\n".join(f"    {line}" for line in body.strip().splitlines())
-    text = f"{_HEAD}SHAPES = {shapes!r}\n\n\n{before}def op({signature}):\n{lines}\n"
+    text = f"{_HEAD}SHAPES = {shapes!r}\n\n\n{before}def {name}({signature}):\n{lines}\n"
     with tempfile.TemporaryDirectory() as folder:
-        return load("op", Source("function", text, "op", "op.py"), Path(folder).resolve())
+        return load(name, Source("function", text, name, "op.py"), Path(folder).resolve())
 
 
 def graph_of(reference: Reference) -> Graph:
@@ -45,8 +51,8 @@ def graph_of(reference: Reference) -> Graph:
         return differentiated(reference, load_function(reference, path), path / f"{reference.name}.py")
 
 
-def op_graph(signature: str, body: str, before: str = "", **shapes: tuple[str | int, ...]) -> Graph:
-    return graph_of(written(signature, body, before, **shapes))
+def op_graph(signature: str, body: str, before: str = "", name: str = "op", **shapes: tuple[str | int, ...]) -> Graph:
+    return graph_of(written(signature, body, before, name, **shapes))
 
 
 def by_hand(axes: dict[str, tuple[str, ...]]) -> tuple[Graph, list]:
