@@ -52,6 +52,9 @@ def _one(
             for axis in value.attr("over"):
                 number *= sizes[axis]
             return _scalar(float(number), order)
+        case "index":
+            shape = [sizes[axis] if axis == value.attr("axis") else 1 for axis in order]
+            return torch.arange(sizes[value.attr("axis")]).reshape(shape)
         case "sum" | "max" | "logsumexp":
             dims = [order.index(axis) for axis in value.attr("over")]
             reduce: dict[str, Callable[..., torch.Tensor]] = {
