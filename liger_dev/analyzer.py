@@ -94,6 +94,14 @@ def load_in_child(name: str, source: Source, *, limits: Limits = CHILD_LIMITS) -
     return Reference.from_json(reply["reference"])
 
 
+def cover_in_child(name: str, source: Source, *, run: bool, limits: Limits) -> dict[str, Any]:
+    """`tier`, and `disagreement`: how the emitted op differs from the reference, "" if nowhere, None unless `run`.
+
+    Raises what `analyze` raises.
+    """
+    return _ask({"do": "cover", "name": name, "source": asdict(source), "run": run}, limits, _import_path(source))
+
+
 def _ask(request: dict[str, Any], limits: Limits, import_path: list[Path]) -> dict[str, Any]:
     """One request to a child of its own. Raises again what the child raised, and LimitReached or LigerDevError."""
     package = Path(liger_dev.__file__).resolve().parent.parent

@@ -1,6 +1,7 @@
 """`python -m liger_dev.child REQUEST.json REPLY.json`: what needs torch or runs the user's code, away from the tool itself."""
 
 import json
+import os
 import sys
 import tempfile
 import warnings
@@ -29,7 +30,9 @@ def main(request_path: Path, reply_path: Path) -> None:
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """`load`: a reference. `analyze`: a reference and its profile. `compile`: a profile and what the op template needs."""
+    """`load`: a reference. `analyze`: a reference and its profile. `compile`: a profile and what the op template needs.
+    `cover`: whether a source compiles, and runs right.
+    """
     match request["do"]:
         case "load":
             return _load(request)
@@ -38,6 +41,8 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
             return {**loaded, "profile": _compile(loaded["reference"], {})["profile"]}
         case "compile":
             return _compile(request["reference"], request["options"])
+        case "cover":
+            return _cover(request)
     raise AssertionError(f"unknown request {request['do']}")
 
 
@@ -56,6 +61,23 @@ def _compile(reference: dict[str, Any], options: dict[str, Any]) -> dict[str, An
 
     compiled = compile_op(Reference.from_json(reference), options)
     return {"profile": compiled.profile, "op": compiled.op}
+
+
+def _cover(request: dict[str, Any]) -> dict[str, Any]:
+    """The tier, and what the emitted op gets wrong if it is to be run: None if it is not, "" for nothing."""
+    # Triton reads this when it is imported first.
+    os.environ["TRITON_INTERPRET"] = "1"
+    loaded = _load(request)
+    compiled = _compile(loaded["reference"], {})
+    said = None
+    if request["run"]:
+        from liger_dev.grading.trial import disagreement
+
+        profile = {"closest_existing_kernel": "none", **compiled["profile"]}
+        with tempfile.TemporaryDirectory() as folder:
+            reference = Reference.from_json(loaded["reference"])
+            said = disagreement(reference, profile, compiled["op"], Path(folder).resolve())
+    return {"tier": compiled["profile"]["tier"], "disagreement": said}
 
 
 def source_from_json(data: dict[str, Any]) -> Source:

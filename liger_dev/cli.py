@@ -304,6 +304,30 @@ def list_operations(root: RootDir = None) -> None:
 
 
 @app.command()
+def coverage(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of reference files.")],
+    run: Annotated[bool, typer.Option("--run", help="Also run each op on the CPU and compare it.")] = False,
+    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the rows as JSON.")] = None,
+    seconds: Annotated[float, typer.Option("--seconds", help="The time limit of a file.")] = 120,
+) -> None:
+    """Say which of a folder's references can be compiled, and why not."""
+    from liger_dev import coverage as covering
+    from liger_dev.sandbox import Limits
+    from liger_dev.screen import Screen
+
+    screen = Screen()
+    files = covering.reference_files(directory)
+    rows = covering.cover(files, run=run, limits=Limits(seconds=seconds), say=screen.say)
+    screen.quiet()
+    print("\n".join([*covering.table(rows), "", *covering.summary(rows)]))
+    if json_file is not None:
+        try:
+            json_file.write_text(covering.to_json(rows), encoding="utf-8")
+        except OSError as error:
+            raise BadInput(f"the file can't be written: {error.strerror}", str(json_file), "name another one") from None
+
+
+@app.command()
 def doctor() -> None:
     """Say what is installed here, and what will and won't work."""
     from liger_dev.doctor import diagnose
