@@ -32,6 +32,8 @@ def main(request_path: Path, reply_path: Path) -> None:
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     """`load`: a reference. `analyze`: a reference and its profile. `compile`: a profile and what the op template needs.
     `cover`: whether a source compiles, and runs right.
+
+    `facts`: an uncompiled reference's outputs, once its gradients' formulas hold. `compare`: whether two references agree.
     """
     match request["do"]:
         case "load":
@@ -43,6 +45,10 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
             return _compile(request["reference"], request["options"])
         case "cover":
             return _cover(request)
+        case "facts":
+            return _facts(request["reference"], request["formulas"])
+        case "compare":
+            return _compare(request["first"], request["second"])
     raise AssertionError(f"unknown request {request['do']}")
 
 
@@ -61,6 +67,21 @@ def _compile(reference: dict[str, Any], options: dict[str, Any]) -> dict[str, An
 
     compiled = compile_op(Reference.from_json(reference), options)
     return {"profile": compiled.profile, "op": compiled.op}
+
+
+def _facts(reference: dict[str, Any], formulas: dict[str, str]) -> dict[str, Any]:
+    from liger_dev.loading.facts import output_facts
+
+    with tempfile.TemporaryDirectory() as folder:
+        return {"outputs": output_facts(Reference.from_json(reference), formulas, Path(folder).resolve())}
+
+
+def _compare(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    from liger_dev.loading.facts import compare_references
+
+    with tempfile.TemporaryDirectory() as folder:
+        compare_references(Reference.from_json(first), Reference.from_json(second), Path(folder).resolve())
+    return {}
 
 
 def _cover(request: dict[str, Any]) -> dict[str, Any]:
