@@ -143,10 +143,10 @@ def _contiguous(tensor: Tensor) -> str:
 def _empty_forward(host: Host, value: Value, name: str, dtype_of: tuple[str, ...] | None) -> str:
     full = host.full.name
     kind = host.layout.kind(value)
-    if dtype_of is None:  # saved for backward: row values exactly, tiles as the input
+    if dtype_of is None:  # saved for backward exactly, as float32 unless the reference rounds it
         if kind == "row":
             return f"torch.empty(n_rows, dtype=torch.float32, device={full}.device)"
-        return f"torch.empty_like({full})"
+        dtype_of = value.attr("like") if value.op == "round" else ()
     dtype = _promoted(host, dtype_of)
     if kind == "row":
         dims = next(o.dims for o in host.graph.outputs if o.name == name)
