@@ -65,6 +65,10 @@ class Claude:
         self._client = anthropic.Anthropic(api_key=os.environ[KEY], max_retries=RETRIES, timeout=_TIMEOUT)
         self._known: _Abilities | None = None
 
+    def close(self) -> None:
+        """Gives the connections back."""
+        self._client.close()
+
     def count(self, request: dict[str, Any]) -> int:
         """The input tokens of a request, as the API counts them."""
         with _explained(self.model):
@@ -78,7 +82,10 @@ class Claude:
             )
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The model's message, streamed, so that a long one does not run into a timeout. A cut stream is asked again."""
+        """The model's message, streamed, so that a long one does not run into a timeout. A cut stream is asked again.
+
+        What was streamed before a cut is billed, and not in the usage that the run adds up.
+        """
         for cut in range(CUTS + 1):
             try:
                 with _explained(self.model):

@@ -26,15 +26,15 @@ from liger_dev.errors import ModelFailed
 # An answer with less room than this is cut off in the middle of a kernel: not worth its price.
 LEAST_ANSWER = 1024
 NUDGES = 3
-_TODO = "raise the limit and go on: liger-dev resume RUN"
+_GO_ON = "nothing is lost; this gives it as much again: liger-dev resume RUN"
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a talk may take; checked before each call. `dollars` is for the whole run, the others for one talk.
+    """What a talk may take; checked before each call.
 
-    `context` bounds the input of one call and `answer` its output, both in tokens. `seconds` counts from when this
-    process took up the talk.
+    `dollars` is for the whole run. `steps` (answers), `tokens` and `seconds` are for a talk, and begin anew when it is
+    resumed. `context` bounds the tokens of the whole conversation, `answer` those of one answer.
     """
 
     steps: int = 40
@@ -94,11 +94,7 @@ def run(
     agent.files.update(transcript.files())
     while transcript.last() != "end":
         if transcript.last() != "answer":
-            try:
-                _ask(agent, client, transcript, limits, already, deadline - clock())
-            except LigerDevError as error:
-                transcript.append({"kind": "stop", "what": error.what})
-                raise
+            _ask(agent, client, transcript, limits, already, deadline - clock())
         _react(agent, transcript, say)
     return transcript.events[-1]["output"]
 
@@ -112,29 +108,36 @@ def _ask(
         "messages": transcript.messages(),
         "max_tokens": limits.answer,
     }
-    _check(transcript, limits, seconds_left)
-    counted = client.count(request) if limits.dollars is not None else None
-    if counted is not None:
-        request["max_tokens"] = _affordable(client.model, counted, transcript, limits, already)
-    message = client.answer(request)
+    by, counted = "loop", None
+    try:
+        _check(transcript, limits, seconds_left)
+        if limits.dollars is not None:
+            by = "client"
+            counted = client.count(request)
+            by = "loop"
+            request["max_tokens"] = _affordable(client.model, counted, transcript, limits, already)
+        by = "client"
+        message = client.answer(request)
+    except LigerDevError as error:
+        transcript.append({"kind": "stop", "by": by, "what": error.what})
+        raise
     dollars = dollars_of(client.model, message.get("usage", {}))
     transcript.append({"kind": "answer", "message": message, "dollars": dollars, "counted": counted})
 
 
 def _check(transcript: Transcript, limits: Limits, seconds_left: float) -> None:
-    sums = spent(transcript.events)
-    answers = transcript.of("answer")
+    stops = [number for number, event in enumerate(transcript.events) if event["kind"] == "stop"]
+    sums, answers = spent(transcript.events[stops[-1] if stops else 0 :]), transcript.of("answer")
     size = sum(tokens_of(answers[-1]["message"].get("usage", {}))) if answers else 0
-    if _nudges(transcript) > NUDGES:
-        raise ModelFailed(f"the model ended {NUDGES} times without handing anything in", "", "liger-dev resume RUN")
-    for reached, what in (
-        (sums.answers >= limits.steps, f"{limits.steps} answers"),
-        (sums.input + sums.output >= limits.tokens, f"{limits.tokens} tokens"),
-        (size >= limits.context, f"a conversation of {limits.context} tokens"),
-        (seconds_left <= 0, f"{limits.seconds:g} seconds"),
+    for reached, what, todo in (
+        (sums.answers >= limits.steps, f"{limits.steps} answers", _GO_ON),
+        (sums.input + sums.output >= limits.tokens, f"{limits.tokens} tokens", _GO_ON),
+        (seconds_left <= 0, f"{limits.seconds:g} seconds", _GO_ON),
+        (_nudges(transcript) > NUDGES, f"{NUDGES + 1} answers in a row that hand nothing in", _GO_ON),
+        (size >= limits.context, f"a conversation of {limits.context} tokens", "start a new run"),
     ):
         if reached:
-            raise LimitReached(f"the agent has reached its limit of {what}", str(transcript.path), _TODO)
+            raise LimitReached(f"the agent has reached its limit of {what}", str(transcript.path), todo)
 
 
 def _affordable(model: str, counted: int, transcript: Transcript, limits: Limits, already: float) -> int:
@@ -172,7 +175,7 @@ def _react(agent: Agent, transcript: Transcript, say: Callable[[str], None]) -> 
         case "refusal":
             explanation = (message.get("stop_details") or {}).get("explanation") or "no reason was given"
             error = ModelFailed(f"the model refused: {explanation}", "", "word the source or the remark differently")
-            transcript.append({"kind": "stop", "what": error.what})
+            transcript.append({"kind": "stop", "by": "loop", "what": error.what})
             raise error
         case "max_tokens" | "model_context_window_exceeded" if calls:
             reason = "your answer was cut off at its limit of length, so none of its calls was run; do it in parts"

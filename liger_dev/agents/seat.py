@@ -1,5 +1,6 @@
 """A run's folder and request in, a seat out where a stage's agent talks; every talk is a transcript in that folder."""
 
+import contextlib
 import os
 
 from collections.abc import Callable
@@ -58,8 +59,8 @@ class Seat:
         others = [t for t in read_all(self.run.folder) if t.path != transcript.path]
         already = spent([event for other in others for event in other.events]).dollars or 0.0
         try:
-            client = Claude(self.model, self.say)
-            return run(agent, client, transcript, self.limits, already=already, say=self.say)
+            with contextlib.closing(Claude(self.model, self.say)) as client:
+                return run(agent, client, transcript, self.limits, already=already, say=self.say)
         except LigerDevError as error:
             raise replace(error, todo=error.todo.replace("resume RUN", f"resume {self.run.id}")) from None
 

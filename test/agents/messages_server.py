@@ -50,8 +50,8 @@ def thinks(text=""):
     return {"type": "thinking", "thinking": text, "signature": "c2lnbmVk"}
 
 
-def calls(name, **given):
-    return {"type": "tool_use", "name": name, "input": given}
+def calls(tool, /, **given):
+    return {"type": "tool_use", "name": tool, "input": given}
 
 
 def answers(*content, **options):
