@@ -349,6 +349,35 @@ def list_operations(
 
 
 @app.command()
+def grade(
+    op_file: Annotated[Path, typer.Argument(metavar="OP_FILE", help="A file with Triton kernels and what calls them.")],
+    reference: Annotated[str, typer.Option("--reference", metavar="FILE[:NAME]", help="What it must agree with.")],
+    function: Annotated[str, typer.Option("--function", metavar="NAME", help="What to call in OP_FILE.")] = "",
+    seed: Annotated[str, typer.Option("--seed", metavar="N", help="A number, or `fresh`. [default: from the files]")] = "",
+    allow: Annotated[list[str] | None, typer.Option("--allow", metavar="SUBJECT", help="Accept a finding.")] = None,
+    shape: Shape = None,
+    init: Init = None,
+) -> None:
+    """Grade a kernel that was made elsewhere: is it right, and is it really the kernel?"""
+    from liger_dev import grader_report
+    from liger_dev.gate import gpu_name
+    from liger_dev.grader import grade_file
+    from liger_dev.grader import read_reference
+    from liger_dev.screen import Screen
+
+    if not op_file.is_file():
+        raise BadInput("there is no such file", str(op_file), "name a Python file with @triton.jit kernels")
+    screen = Screen()
+    screen.say("reading the reference")
+    found = read_reference(reference, dict(_pair(item) for item in shape or ()), list(init or ()), Path.cwd())
+    screen.say("grading")
+    verdict = grade_file(op_file, found, function=function, seed=seed, device=gpu_name(), allow=list(allow or ()))
+    screen.quiet()
+    print("\n".join(grader_report.lines(verdict)))
+    raise typer.Exit(0 if verdict.passed else KERNEL_FAILED)
+
+
+@app.command()
 def coverage(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of reference files.")],
     run: Annotated[bool, typer.Option("--run", help="Also run each op on the CPU and compare it.")] = False,
@@ -364,7 +393,13 @@ def coverage(
     files = covering.reference_files(directory)
     rows = covering.cover(files, run=run, limits=Limits(seconds=seconds), say=screen.say)
     screen.quiet()
-    print("\n".join([*covering.table(rows), "", *covering.summary(rows)]))
+    if sys.stdout.isatty():
+        from rich.console import Console
+
+        Console().print(covering.rich_table(rows))
+    else:
+        print("\n".join(covering.table(rows)))
+    print("\n".join(["", *covering.summary(rows)]))
     if json_file is not None:
         try:
             json_file.write_text(covering.to_json(rows), encoding="utf-8")

@@ -14,6 +14,7 @@ from dataclasses import asdict
 from dataclasses import dataclass
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 from typing import Any
 
 from liger_dev import analyzer
@@ -23,11 +24,17 @@ from liger_dev.errors import LigerDevError
 from liger_dev.errors import Unsupported
 from liger_dev.sandbox import Limits
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
 COMPILED, VERIFIED, WRONG, REFUSED, ERROR = "compiled", "verified", "wrong", "refused", "error"
 
 _AT_ONCE = 2
-_NODE = re.compile(r"(?P<node>\S+) is not supported: (?P<reason>.*)\Z", re.DOTALL)
+_COLOURS = {COMPILED: "green", VERIFIED: "green", WRONG: "bold red", ERROR: "red"}
+_NODE = re.compile(r"(?:<built-in function )?(?P<node>[\w.]+)>? is not supported: (?P<reason>.*)\Z", re.DOTALL)
 _WORD = re.compile(r"\w+")
+# The exported graph counts its inputs.
+_INPUT = re.compile(r"tensors_\d+\Z")
 
 
 @dataclass(frozen=True)
@@ -97,7 +104,7 @@ def cover(files: Sequence[Path], *, run: bool, limits: Limits, say: Callable[[st
         if isinstance(row, BaseException):
             raise row
         rows[row.file] = row
-        say(f"{len(rows)}/{len(texts)} {row.kernel}: {row.words}")
+        say(f"{len(rows)}/{len(texts)} {row.kernel}: {row.verdict}")
     return [rows[str(file)] for file in files]
 
 
@@ -163,7 +170,7 @@ def _failed(row: Row, error: LigerDevError, text: str) -> Row:
     node, reason = (match["node"], match["reason"]) if match else ("", error.what)
     group = type(error).__name__
     if refused:
-        group = node if "." in node else _generic(reason, text)  # an input's node has the name of the input
+        group = _generic(reason, text) if not node or _INPUT.match(node) else node
     return replace(row, verdict=REFUSED if refused else ERROR, node=node, reason=reason, where=error.where, group=group)
 
 
@@ -186,6 +193,21 @@ def table(rows: Sequence[Row]) -> list[str]:
     head = f"{'kernel':{width}}  tier  seconds  verdict"
     lines = [f"{r.kernel:{width}}  {r.tier or '-':>4}  {r.seconds:7.1f}  {r.words}" for r in rows]
     return [head, *lines]
+
+
+def rich_table(rows: Sequence[Row]) -> "Table":
+    """The rows for a terminal, which wraps reasons in their column."""
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=None, pad_edge=False)
+    for title in ("kernel", "tier", "seconds", "verdict"):
+        drawn.add_column(title, justify="right" if title in ("tier", "seconds") else "left", no_wrap=title == "kernel")
+    for row in rows:
+        drawn.add_row(
+            row.kernel, str(row.tier or "-"), f"{row.seconds:.1f}", Text(row.words, style=_COLOURS.get(row.verdict, ""))
+        )
+    return drawn
 
 
 def summary(rows: Sequence[Row]) -> list[str]:
