@@ -17,7 +17,9 @@ from liger_dev.diagnosis import request
 from liger_dev.gate import ATTEMPTS
 from liger_dev.gate import Attempt
 from liger_dev.gate import Gate
+from liger_dev.grader_report import section
 from liger_dev.grading.resources import KernelResources
+from liger_dev.grading.verdict import Verdict
 from liger_dev.testrun import FAILED
 from liger_dev.testrun import PASSED
 from liger_dev.testrun import SKIPPED
@@ -49,10 +51,12 @@ class Findings:
     seeds: str
     state: str
     account: str = ""
+    verdict: Verdict | None = None
 
     @property
     def passed(self) -> bool:
-        return self.style.passed and self.gate is not None and self.gate.passed and not self.benchmark_fault
+        tested = self.style.passed and self.gate is not None and self.gate.passed
+        return tested and (self.verdict is None or self.verdict.passed) and not self.benchmark_fault
 
 
 def render(findings: Findings) -> str:
@@ -62,12 +66,19 @@ def render(findings: Findings) -> str:
         *_style(findings.style),
         *_compile(findings),
         *_tests(findings),
+        *section(
+            findings.verdict, "the kernel did not come so far" if not _tested(findings) else "it was not asked for"
+        ),
         *_benchmark(findings),
         *_provenance(findings),
     ]
     # No two blank lines in a row, wherever a section had nothing to say.
     kept = [line for line, above in zip(lines, ["", *lines]) if line or above]
     return "\n".join(kept).rstrip() + "\n"
+
+
+def _tested(findings: Findings) -> bool:
+    return findings.gate is not None and findings.gate.passed
 
 
 def _head(findings: Findings) -> Iterator[str]:
@@ -89,6 +100,9 @@ def _verdict(findings: Findings) -> str:
         return "stopped, since files that are not the candidate's changed while it ran"
     if not gate.passed:
         return f"the tests did not pass in {_count(len(gate.attempts), 'attempt')}; no benchmark was run"
+    if findings.verdict is not None and not findings.verdict.passed:
+        kinds = "; ".join(dict.fromkeys(fault.kind for fault in findings.verdict.faults))
+        return f"the tests passed, but the grader found: {kinds}"
     if findings.benchmark_fault:
         return f"the tests passed, but the benchmark failed: {findings.benchmark_fault}"
     speed = "speed and memory were measured" if findings.rows else "speed was not measured"
@@ -286,6 +300,8 @@ def _provenance(findings: Findings) -> Iterator[str]:
     yield "|---|---|"
     yield f"| Versions | {', '.join(f'{package} {version}' for package, version in findings.versions)} |"
     yield f"| Seeds | {findings.seeds} |"
+    if findings.verdict is not None:
+        yield f"| Seed of the grader | {findings.verdict.seed}, from the op and its reference |"
     if findings.gate is not None:
         yield f"| Device of the tests | {findings.gate.device} |"
         yield f"| Protection of the children | {'<br>'.join(findings.gate.protection) or 'no child was run'} |"

@@ -28,6 +28,9 @@ from liger_dev.gate import Gate
 from liger_dev.gate import Mend
 from liger_dev.gate import gpu_name
 from liger_dev.gate import run_gate
+from liger_dev.grader import grade_kernel
+from liger_dev.grader_report import evidence
+from liger_dev.grading.verdict import Verdict
 from liger_dev.profile import parse_profile
 from liger_dev.records import Change
 from liger_dev.records import ChangeSet
@@ -69,11 +72,13 @@ def validate(
     say: Callable[[str], None] = _silent,
     mend: Mend | None = None,
     account: Callable[[Gate, str], str] | None = None,
+    grade: bool = True,
 ) -> Report:
     """Validates the kernel `name` of the workspace `root`; `say` is told of each step in a line.
 
     `mend` makes the gate's repairs in place of the builtin moves; `account` writes to the person of a gate that has
-    failed, from the op file as it was judged.
+    failed, from the op file as it was judged. Without `grade` there is no verdict of the grader, and so no evidence:
+    that is for tests of the other gates.
 
     Raises BadInput when a file of the kernel is missing or its profile does not fit the schema. A kernel that fails
     is no exception but a report.
@@ -85,7 +90,12 @@ def validate(
         style = checkstyle(copy.tree, copy.root, copy.python_files, copy.locked)
         device = gpu_name() if style.passed else ""
         gate = run_gate(copy, device, integers, compile_kernels, say, mend) if style.passed else None
-        speed = not_measured(_why_no_benchmark(gate, device, benchmark))
+        verdict = None
+        if grade and gate is not None and gate.passed:
+            say("grader")
+            verdict = grade_kernel(copy, profile, device)
+        sound = gate if verdict is None or verdict.passed else None
+        speed = not_measured(_why_no_benchmark(sound, device, benchmark))
         if not speed.reason:
             say("benchmark")
             speed = run_benchmark(copy, os.environ, say)
@@ -93,7 +103,7 @@ def validate(
         if account is not None and gate is not None and gate.attempts and not (gate.passed or gate.tampered):
             say("writing to the person")
             said = account(gate, copy.text(copy.op))
-        return _report(copy, style, gate, speed, ncu, said)
+        return _report(copy, style, gate, verdict, speed, ncu, said)
 
 
 def _why_no_benchmark(gate: Gate | None, device: str, wanted: bool) -> str:
@@ -105,7 +115,13 @@ def _why_no_benchmark(gate: Gate | None, device: str, wanted: bool) -> str:
 
 
 def _report(
-    copy: KernelCopy, style: Checkstyle, gate: Gate | None, speed: Benchmark, ncu: bool, account: str
+    copy: KernelCopy,
+    style: Checkstyle,
+    gate: Gate | None,
+    verdict: Verdict | None,
+    speed: Benchmark,
+    ncu: bool,
+    account: str,
 ) -> Report:
     findings = Findings(
         name=copy.name,
@@ -120,15 +136,37 @@ def _report(
         versions=(("liger-dev", __version__), *((package, _version(package)) for package in _PACKAGES)),
         seeds=_seeds(copy),
         account=account,
+        verdict=verdict,
         state=unified_diff((copy.root / copy.op).read_text(), copy.text(copy.op), copy.op),
     )
     markdown = render_report(findings)
     results = _change(copy, f"benchmark/results/{copy.name}.md", markdown.encode())
+    bundle = [_evidence(copy, verdict, findings)] if verdict is not None else []
     if not findings.passed:
-        return Report(False, markdown, ChangeSet((results,)))
+        return Report(False, markdown, ChangeSet((results, *bundle)))
     mended = [_mended(copy, path) for path in copy.python_files if copy.text(path) != (copy.root / path).read_text()]
     measured = [_change(copy, path, data) for path, data in (*speed.data, *speed.plots)]
-    return Report(True, markdown, ChangeSet((*mended, *measured, results)))
+    return Report(True, markdown, ChangeSet((*mended, *measured, results, *bundle)))
+
+
+def _evidence(copy: KernelCopy, verdict: Verdict, findings: Findings) -> Change:
+    """What someone else needs to repeat the grading and to compare."""
+    profile = parse_profile(copy.text(copy.profile), copy.profile)
+    stamp = render.read_stamp(copy.text(copy.op))
+    facts = {
+        "kernel": copy.name,
+        "sha256": {
+            path: hashlib.sha256((copy.tree / path).read_bytes()).hexdigest()
+            for path in (copy.op, *copy.locked)
+            if (copy.tree / path).is_file()
+        },
+        "template": stamp["template"] if stamp else "",
+        "provenance": profile.provenance,
+        "versions": dict(findings.versions),
+        "attempts": len(findings.gate.attempts) if findings.gate else 0,
+        "repeat": f"liger-dev validate {copy.name}",
+    }
+    return _change(copy, f"benchmark/results/{copy.name}.evidence.json", evidence(verdict, facts).encode())
 
 
 def _change(copy: KernelCopy, path: str, data: bytes) -> Change:

@@ -27,7 +27,7 @@ def _section(markdown: str, title: str) -> str:
 
 def test_two_runs_of_a_sound_kernel_give_the_same_report(center: Path):
     before = hashes(center)
-    first, second = validate("center", center), validate("center", center)
+    first, second = validate("center", center, grade=False), validate("center", center, grade=False)
     assert first.passed
     assert first.markdown == second.markdown
     assert _contents(first.changes) == {RESULTS: first.markdown}
@@ -45,7 +45,7 @@ def test_a_repair_and_a_style_fix_reach_the_workspace_through_changes_with_a_fre
     edit(OP, "other=0.0).to(tl.float32)", "other=0.0)")
     (center / OP).write_text(render.stamp((center / OP).read_text(), "profiles/center.yaml", "1" * 8, "2" * 8))
     before = hashes(center)
-    report = validate("center", center)
+    report = validate("center", center, grade=False)
     assert report.passed
     assert hashes(center) == before
     contents = _contents(report.changes)
@@ -63,7 +63,7 @@ def test_a_repair_and_a_style_fix_reach_the_workspace_through_changes_with_a_fre
 
 def test_a_planted_bug_ends_with_the_report_that_a_person_needs(center: Path, edit):
     edit(OP, " / n_cols", "")
-    report = validate("center", center)
+    report = validate("center", center, grade=False)
     assert not report.passed
     assert list(_contents(report.changes)) == [RESULTS]
     assert "did not pass in 3 attempts" in report.markdown
@@ -83,7 +83,7 @@ def test_a_planted_bug_ends_with_the_report_that_a_person_needs(center: Path, ed
 def test_style_that_ruff_cannot_mend_stops_before_any_child(center: Path, edit):
     edit(OP, "    return y\n", "    return undefined_name\n")
     told: list[str] = []
-    report = validate("center", center, say=told.append)
+    report = validate("center", center, say=told.append, grade=False)
     assert not report.passed
     assert told == ["checkstyle"]
     assert "F821" in _section(report.markdown, "Checkstyle")
@@ -93,7 +93,7 @@ def test_style_that_ruff_cannot_mend_stops_before_any_child(center: Path, edit):
 
 def test_an_op_that_ends_the_process_at_import_fails(plain: Path, edit):
     edit(OP, "import math\n", "import math\nimport os\n\nos._exit(0)\n")
-    report = validate("center", plain)
+    report = validate("center", plain, grade=False)
     assert not report.passed
     assert "the compile gate gave no result" in report.markdown
     assert "ended with exit code 0 and left no result" in report.markdown
@@ -103,7 +103,7 @@ def test_an_op_that_ends_the_process_at_import_fails(plain: Path, edit):
 def test_a_missing_file_is_named(center: Path, path: str):
     (center / path).unlink()
     with pytest.raises(BadInput, match=path):
-        validate("center", center)
+        validate("center", center, grade=False)
 
 
 @pytest.mark.parametrize("name", ["../center", "Center", "", "a b"])

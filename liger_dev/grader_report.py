@@ -1,0 +1,101 @@
+"""A verdict in, the report's section, its lines for a terminal and the evidence bundle out."""
+
+import json
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import Any
+
+from liger_dev.grading.verdict import Margin
+from liger_dev.grading.verdict import Strength
+from liger_dev.grading.verdict import Verdict
+
+_SHOWN_FAULTS = 12
+
+
+def section(verdict: Verdict | None, why: str = "") -> Iterator[str]:
+    """The Markdown section `Grader`; `why` is the reason that there is no verdict."""
+    yield "## Grader"
+    yield ""
+    if verdict is None:
+        yield f"Not run: {why}."
+        yield ""
+        return
+    yield f"**{summary(verdict)}**"
+    yield ""
+    for fault in verdict.faults[:_SHOWN_FAULTS]:
+        yield f"- {fault}"
+    if len(verdict.faults) > _SHOWN_FAULTS:
+        yield f"- … and {len(verdict.faults) - _SHOWN_FAULTS} more"
+    yield ""
+    if verdict.margins:
+        yield "Truth is the reference in float64. A bound is four times the error of eager PyTorch, or a few units in the last"
+        yield "place; the margin is bound / error, at the case where it is smallest. No case is ever shown to a repair."
+        yield ""
+        yield "| Tensor | Dtype | Worst error | Eager's error | Bound | Margin | Case |"
+        yield "|---|---|---:|---:|---:|---:|---|"
+        yield from map(_margin_row, verdict.margins)
+        yield ""
+    if verdict.contracts:
+        yield "| Contract | |"
+        yield "|---|---|"
+        yield from (f"| {c.name} | {c.outcome}{f' ({c.note})' if c.note else ''} |" for c in verdict.contracts)
+        yield ""
+    for phase in ("forward", "backward"):
+        names = [f"`{name}` in {count} cases" for where, name, count in verdict.launches if where == phase]
+        if names:
+            yield f"Launched in {phase}: {', '.join(names)}."
+    yield ""
+    yield from _strength(verdict.strength)
+    yield from (f"- {text}" for text in verdict.left_out)
+    yield ""
+
+
+def summary(verdict: Verdict) -> str:
+    if verdict.passed:
+        rate = f", the tests find {verdict.strength.kill_rate:.0%} of planted bugs" if verdict.strength else ""
+        return f"Passed: {verdict.cases} cases on {verdict.device}{rate}"
+    if not verdict.cases:
+        return "Refused without running it" if verdict.faults else "Nothing was graded"
+    return f"Failed: {len(verdict.faults)} faults in {verdict.cases} cases"
+
+
+def _margin_row(m: Margin) -> str:
+    margin = f"{m.margin:.2f}" if m.error else "exact"
+    return f"| {m.tensor} | {m.dtype} | {m.error:.3g} | {m.eager_error:.3g} | {m.bound:.3g} | {margin} | {m.case} |"
+
+
+def _strength(strength: Strength | None) -> Iterator[str]:
+    if strength is None or not strength.mutants:
+        return
+    counted, killed = strength.counted, sum(m.outcome == "killed" for m in strength.counted)
+    yield f"Planted bugs: the tests found {killed} of {len(counted)} ({strength.kill_rate:.1%}), sampled from {strength.candidates}."
+    yield ""
+    for outcome in ("survived", "excluded"):
+        members = [mutant for mutant in strength.mutants if mutant.outcome == outcome]
+        if members:
+            yield f"{outcome.capitalize()}:"
+            yield ""
+            yield from (
+                f"- line {m.line}, {m.operator}, `{m.change}`{f': {m.note}' if m.note else ''}" for m in members
+            )
+            yield ""
+
+
+def lines(verdict: Verdict) -> list[str]:
+    """The verdict for a terminal."""
+    told = [summary(verdict), *(f"  {fault}" for fault in verdict.faults)]
+    told += [f"  margin {m.margin:5.2f}  {m.tensor}, {m.dtype} ({m.case})" for m in verdict.margins]
+    told += [f"  {contract.outcome}: {contract.name}" for contract in verdict.contracts]
+    told += [f"  launched in {phase}: {name} ({count} cases)" for phase, name, count in verdict.launches]
+    told += [f"  left out: {text}" for text in verdict.left_out]
+    told += [f"  accepted: {text}" for text in verdict.accepted]
+    told += [f"  protection: {text}" for text in verdict.protection]
+    return [*told, f"  seed: {verdict.seed}"]
+
+
+def evidence(verdict: Verdict, facts: Mapping[str, Any]) -> str:
+    """The evidence bundle as JSON: the same for the same files, versions and device."""
+    return (
+        json.dumps({**facts, "passed": verdict.passed, "verdict": verdict.to_json()}, indent=1, sort_keys=True) + "\n"
+    )
