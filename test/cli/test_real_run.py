@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -87,3 +88,19 @@ def test_kills_at_random_moments_change_neither_files_nor_report(undisturbed, st
     assert done.returncode == 0, done.stdout + done.stderr
     assert tree(tmp_path) == states[-1]
     assert len(states[1]) > 10
+
+
+@pytest.mark.slow
+def test_a_planted_bug_ends_at_the_third_attempt_without_a_benchmark(undisturbed, tmp_path):
+    root = shutil.copytree(undisturbed[0], tmp_path / "workspace", ignore=shutil.ignore_patterns(".liger-dev"))
+    op = root / "kernels" / "ops" / f"{KERNEL}.py"
+    assert "dx = 2.0 * dy * positive" in op.read_text()
+    op.write_text(op.read_text().replace("dx = 2.0 * dy * positive", "dx = 2.0 * dy * positive + 0.01"))
+    planted = op.read_text()
+    done = _run(root, "validate", KERNEL, "--root", ".")
+    assert done.returncode == 1, done.stdout + done.stderr
+    report = (root / "benchmark" / "results" / f"{KERNEL}.md").read_text()
+    for text in ("did not pass in 3 attempts", "gradient of x is off by", "Speed and memory were not measured"):
+        assert text in report, report
+    assert op.read_text() == planted
+    assert not (root / "benchmark" / "data").exists()
