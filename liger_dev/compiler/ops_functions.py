@@ -59,10 +59,8 @@ def _hypot(g: "Graph", v: "Value", d: "Value") -> list["Value | None"]:
 
 
 def _fmod(g: "Graph", v: "Value", d: "Value") -> list["Value | None"]:
-    """The quotient that was taken off: (x - rest) / y is whole but for its rounding, where trunc(x / y) may miss it."""
-    x, y = v.args
-    quotient = g.make("rint", g.div(g.sub(x, v), y))
-    return [d, None if y.op in ("const", "param") else g.neg(g.mul(d, quotient))]
+    quotient = g.make("trunc", g.div(*v.args))
+    return [d, None if v.args[1].op in ("const", "param") else g.neg(g.mul(d, quotient))]
 
 
 def _copysign(g: "Graph", v: "Value", d: "Value") -> list["Value | None"]:
