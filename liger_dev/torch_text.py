@@ -53,9 +53,20 @@ _METHODS = frozenset(
 )
 _FUNCTIONAL = frozenset(
     "silu gelu relu softplus elu leaky_relu mish selu celu hardswish hardsigmoid hardtanh relu6 linear layer_norm "
-    "rms_norm group_norm softsign normalize pad one_hot".split()
+    "rms_norm group_norm softsign normalize pad one_hot mse_loss l1_loss smooth_l1_loss huber_loss kl_div "
+    "binary_cross_entropy binary_cross_entropy_with_logits cosine_embedding_loss hinge_embedding_loss "
+    "margin_ranking_loss triplet_margin_loss soft_margin_loss poisson_nll_loss".split()
 )
-_RENAMED = {"log_sigmoid": "F.logsigmoid", "special_expit": "torch.sigmoid", "special_erf": "torch.erf"}
+_REDUCTIONS = ("none", "mean", "sum")
+_RENAMED = {
+    "cross_entropy_loss": "F.cross_entropy",
+    "nll_loss": "F.nll_loss",
+    "nll_loss_nd": "F.nll_loss",
+    "log_sigmoid": "F.logsigmoid",
+    "special_expit": "torch.sigmoid",
+    "special_erf": "torch.erf",
+}
+_BOUNDS = {"min": "max", "minimum": "max", "max": "min", "maximum": "min"}
 _NOTHING = frozenset("lift_fresh_copy lift_fresh detach_ alias".split())
 _NO_ARGUMENT = frozenset("cudnn_enable cudnn_enabled layout pin_memory memory_format".split())
 _FALLBACK = {
@@ -80,7 +91,7 @@ class Traced:
 
     `arguments` maps placeholder names to argument names, `tags` a scalar's name to the number it was traced with
     (digits that occur nowhere else), `constants` placeholder names to lifted 0-d tensors, `dtype` is the dtype of all
-    float inputs in the trace.
+    float inputs in the trace. `names` are those that the source gives to nodes, None where they are to be read from it.
     """
 
     graph: torch.fx.Graph
@@ -88,6 +99,7 @@ class Traced:
     tags: dict[str, float]
     constants: dict[str, torch.Tensor]
     dtype: torch.dtype
+    names: dict[Node, str] | None = None
 
 
 def print_function(name: str, traced: Traced, tensors: tuple[Tensor, ...], scalars: tuple[Scalar, ...]) -> str:
@@ -125,7 +137,7 @@ class _Printer:
         self.lines: list[str] = []
         self.outputs = 0
         self.nodes = [n for n in traced.graph.nodes if "_assert" not in str(n.target)]
-        self.assigned = assigned_names(self.nodes)
+        self.assigned = assigned_names(self.nodes) if traced.names is None else traced.names
 
     def statements(self) -> list[str]:
         for node in self.nodes:
@@ -143,7 +155,10 @@ class _Printer:
 
     def placeholder(self, node: Node) -> tuple[str, int]:
         if node.name in self.traced.constants:
-            return f"torch.tensor({self.traced.constants[node.name].item()!r})", ATOM
+            value = self.traced.constants[node.name].item()
+            if all(op_name(user) in _INFIX or op_name(user) in _BOUNDS for user in node.users):
+                return number_text(value), UNARY if value < 0 else ATOM
+            return f"torch.tensor({number_text(value)})", ATOM
         return self.traced.arguments.get(node.name, node.name), ATOM
 
     def write_value(self, node: Node) -> None:
@@ -163,8 +178,11 @@ class _Printer:
         self.texts[node] = (name, ATOM)
 
     def write_unpacking(self, node: Node) -> None:
-        parts = {user.args[1]: user for user in node.users if _op(user) == "getitem"}
+        parts = {user.args[1]: user for user in node.users if op_name(user) == "getitem"}
         assert len(parts) == len(node.users), f"{node}: a tuple is used as a whole"
+        if op_name(node) == "broadcast_tensors" and all(_same_shape(p, node.args[0][i]) for i, p in parts.items()):  # type: ignore[index]
+            self.texts |= {part: self.of(node.args[0][index]) for index, part in parts.items()}  # type: ignore[index]
+            return
         names = []
         for index in range(len(node.meta["val"])):
             part = parts.get(index)
@@ -192,13 +210,13 @@ class _Printer:
 
     def fallback(self, node: Node) -> str:
         operand = self.texts[node.all_input_nodes[0]][0] if node.all_input_nodes else ""
-        if _op(node) in ("to", "_to_copy") and operand.isidentifier():
+        if op_name(node) in ("to", "_to_copy") and operand.isidentifier():
             return f"{operand}_float" if _dtype(node) == torch.float32 else f"{operand}_cast"
-        return _FALLBACK.get(_op(node), _op(node).strip("_"))
+        return _FALLBACK.get(op_name(node), op_name(node).strip("_"))
 
     def expression(self, node: Node) -> tuple[str, int]:
         """The text of one node in terms of the texts of its operands."""
-        op = _op(node)
+        op = op_name(node)
         args, kwargs = node.args, node.kwargs
         if op in _NOTHING or (op in ("dropout", "native_dropout") and args[2] is False):
             return self.of(args[0])
@@ -206,13 +224,15 @@ class _Printer:
             raise _unsupported(node, f"aten.{op} writes in place")
         if op in _INFIX and not kwargs.get("rounding_mode"):
             return self.infix(*_INFIX[op], args, kwargs)
+        if op in _BOUNDS and len(args) == 2 and isinstance(args[1], Node) and args[1].name in self.traced.constants:
+            return f"{self.operand(args[0], ATOM)}.clamp({_BOUNDS[op]}={self.operand(args[1], 0)})", ATOM
         if op in _SPECIAL:
             return _SPECIAL[op](self, node)
         return self.call(node, op), ATOM
 
     def infix(self, sign: str, precedence: int, args: Any, kwargs: Any) -> tuple[str, int]:
         left, right = args
-        if sign == "*" and isinstance(left, Node) and _op(left) == "reciprocal" and len(left.users) == 1:
+        if sign == "*" and isinstance(left, Node) and op_name(left) == "reciprocal" and len(left.users) == 1:
             if not isinstance(right, Node) and self.texts[left][0].startswith("torch.reciprocal("):
                 # `1 / x` of a tensor arrives as reciprocal(x) * 1
                 return f"{self.operand(right, PRODUCT)} / {self.operand(left.args[0], UNARY)}", PRODUCT
@@ -255,10 +275,13 @@ class _Printer:
             if texts and declared.has_default_value() and _same(value, declared.default_value):
                 by_keyword = True
                 continue
+            if declared.name == "reduction" and isinstance(value, int):
+                value = _REDUCTIONS[value]
             text = self.argument(node, declared.name, value)
             flag = isinstance(value, bool | str | torch.dtype | torch.device)
             dim = declared.name == "dim" and op not in _METHODS
-            texts.append(f"{declared.name}={text}" if texts and (by_keyword or flag or dim) else text)
+            by_keyword = by_keyword or bool(texts and (flag or dim))
+            texts.append(f"{declared.name}={text}" if texts and by_keyword else text)
         return texts
 
     def argument(self, node: Node, name: str, value: Any) -> str:
@@ -355,7 +378,7 @@ _SPECIAL = {
 }
 
 
-def _op(node: Node) -> str:
+def op_name(node: Node) -> str:
     """`mean` of aten.mean.dim, `mul` of operator.mul."""
     if isinstance(node.target, torch._ops.OpOverload):
         return str(node.target).split(".")[1]
@@ -365,6 +388,10 @@ def _op(node: Node) -> str:
 def _dtype(node: Node) -> torch.dtype | None:
     value = node.meta.get("val")
     return value.dtype if isinstance(value, torch.Tensor) else None
+
+
+def _same_shape(a: Node, b: Any) -> bool:
+    return str(a.meta["val"].shape) == str(b.meta["val"].shape)
 
 
 def _same(value: Any, default: Any) -> bool:

@@ -13,10 +13,13 @@ from typing import Any
 import torch
 
 from liger_dev.errors import BadInput
+from liger_dev.loading.benchmark_file import benchmark_operation
+from liger_dev.loading.benchmark_file import is_benchmark
 from liger_dev.loading.expression import expression_text
 from liger_dev.loading.modules import first_that_runs
 from liger_dev.loading.modules import fixed_sizes
 from liger_dev.loading.modules import module_operation
+from liger_dev.loading.modules import without_optional
 from liger_dev.loading.operation import Bound
 from liger_dev.loading.operation import Operation
 from liger_dev.loading.operation import Place
@@ -24,7 +27,6 @@ from liger_dev.loading.operation import import_file
 from liger_dev.loading.operation import users_code
 from liger_dev.loading.printing import compare
 from liger_dev.loading.printing import print_reference
-from liger_dev.loading.probe import Shape
 from liger_dev.loading.probe import check
 from liger_dev.loading.probe import give_shapes
 from liger_dev.loading.reference_file import Constants
@@ -36,6 +38,7 @@ from liger_dev.loading.signature import ZEROS
 from liger_dev.loading.signature import Arguments
 from liger_dev.loading.signature import public_name
 from liger_dev.loading.signature import read_signature
+from liger_dev.loading.usual_shapes import Shape
 from liger_dev.records import Reference
 from liger_dev.records import Source
 from liger_dev.records import Tensor
@@ -75,7 +78,8 @@ def _from_file(name: str, source: Source, folder: Path, said: tuple[str, ...]) -
     entry = getattr(module, source.entry)
     shapes = {**(constants.shapes or {}), **source.shapes}
     if isinstance(entry, type):
-        return _from_class(name, entry, replace(source, shapes=shapes), place, folder)
+        return _from_class(name, entry, replace(source, shapes=shapes), place, folder, module)
+    _refuse_part(source)
     arguments = read_signature(entry, source.init, place.shown)
     operation = _with_dtypes(_function_operation(entry, arguments, place, {}), constants, shapes)
     operation = give_shapes(operation, shapes)
@@ -98,12 +102,18 @@ def _from_file(name: str, source: Source, folder: Path, said: tuple[str, ...]) -
     return Reference(name, text, operation.tensors, scalars, source.origin, operation.summary, operation.assumptions)
 
 
-def _from_class(name: str, entry: type, source: Source, place: Place, folder: Path) -> Reference:
+def _from_class(
+    name: str, entry: type, source: Source, place: Place, folder: Path, module: ModuleType | None = None
+) -> Reference:
+    """`module` is the file that the class stands in, where it is a file of the user's."""
     if not issubclass(entry, torch.nn.Module):
         raise BadInput(
             f"{entry.__name__} is a class, but no torch.nn.Module", place.shown, "name a function or a module"
         )
-    operation = module_operation(entry, source.init, source.shapes, place)
+    if module is not None and is_benchmark(module):
+        operation = benchmark_operation(module, entry, source.init, source.shapes, source.part, place)
+    else:
+        operation = module_operation(entry, source.init, source.shapes, place, source.part)
     check(operation)
     summary = _first_line(entry.__doc__ if "__doc__" in vars(entry) else None)
     return print_reference(
@@ -118,15 +128,23 @@ def _from_import(name: str, source: Source, folder: Path) -> Reference:
         return _from_class(name, found, source, place, folder)
     if not callable(found) or isinstance(found, torch.nn.Module):
         raise BadInput(f"{source.origin} is no function or class", place.shown, "name a function or a module's class")
+    _refuse_part(source)
     arguments = read_signature(found, source.init, place.shown)
-    sizes = [*fixed_sizes(list(arguments.constants.values())), None]
+    given = [*arguments.constants.values(), *(scalar.default for scalar in arguments.scalars)]
+    sizes = [*fixed_sizes(given), None]
     shapes = {public_name(tensor): shape for tensor, shape in source.shapes.items()}
+    arguments = without_optional(arguments, shapes)
     names = {public_name(tensor.name): tensor.name for tensor in arguments.tensors}
     width = _width(shapes)
     operation = first_that_runs(_function_operation(found, arguments, place, names), width, sizes, {}, shapes)
     check(operation)
     operation = replace(_with_parameters(operation, None), summary=_first_line(inspect.getdoc(found)))
     return print_reference(name, _given(_described(operation, name, source.entry)), source.origin, folder)
+
+
+def _refuse_part(source: Source) -> None:
+    if source.part:
+        raise BadInput("a function has no parts to cut out", "--part", "leave --part out, or name a module")
 
 
 def _imported(entry: str, place: Place) -> Any:

@@ -3,6 +3,8 @@
 import functools
 import inspect
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from dataclasses import replace
 from typing import Any
 
@@ -11,14 +13,23 @@ import torch
 from torch.func import functional_call
 
 from liger_dev.errors import BadInput
+from liger_dev.loading.configurations import configuration
+from liger_dev.loading.configurations import split_fields
+from liger_dev.loading.configurations import takes_configuration
+from liger_dev.loading.cutting import cut
+from liger_dev.loading.cutting import holds_layers
 from liger_dev.loading.operation import Bound
 from liger_dev.loading.operation import Operation
 from liger_dev.loading.operation import Place
 from liger_dev.loading.operation import users_code
-from liger_dev.loading.probe import Shape
+from liger_dev.loading.printing import trace_operation
 from liger_dev.loading.probe import give_shapes
+from liger_dev.loading.signature import ONES
+from liger_dev.loading.signature import ZEROS
+from liger_dev.loading.signature import Arguments
 from liger_dev.loading.signature import public_name
 from liger_dev.loading.signature import read_signature
+from liger_dev.loading.usual_shapes import Shape
 from liger_dev.records import Scalar
 from liger_dev.records import Tensor
 
@@ -28,24 +39,79 @@ _AXES = "KNMPQ"
 
 
 def module_operation(
-    kind: type[torch.nn.Module], init: dict[str, Any], shapes: dict[str, Shape], place: Place
+    kind: type[torch.nn.Module], init: dict[str, Any], shapes: dict[str, Shape], place: Place, part: int = 0
 ) -> Operation:
     """The module's forward as a function of its inputs and parameters, with shapes.
+
+    Of a module that holds linear layers it is the operation between them, as `part` says.
 
     Raises:
         BadInput: an argument of `__init__` is missing or unknown, or forward takes no tensor.
     """
-    kwargs = _init_arguments(kind, init, place)
+    takes = inspect.signature(kind).parameters
+    forwards = {name: init[name] for name in inspect.signature(kind.forward).parameters if name in init}
+    forwards = {name: value for name, value in forwards.items() if name not in takes}
+    built = build_module(kind, {name: value for name, value in init.items() if name not in forwards}, place)
+    taken = read_signature(built.module.forward, forwards, f"{place.shown} forward")
+    if holds_layers(built.module):
+        return cut_operation(built, taken, shapes, place, part)
+    if part:
+        raise BadInput("the module holds no linear layers to cut at", "--part", "leave --part out")
+    return forward_operation(built, taken, shapes, place)
+
+
+def cut_operation(built: "Built", taken: Arguments, shapes: dict[str, Shape], place: Place, part: int) -> Operation:
+    """The operation between a module's linear layers; `shapes` are of the module's inputs or of the part's."""
+    inputs = {public_name(tensor.name) for tensor in taken.tensors}
+    whole = forward_operation(built, taken, {n: shape for n, shape in shapes.items() if n in inputs}, place)
+    return cut_out(whole, shapes, part)
+
+
+def cut_out(whole: Operation, shapes: dict[str, Shape], part: int) -> Operation:
+    """The part of a whole module's operation; `shapes` as the user gave them."""
+    inputs = {tensor.name for tensor in whole.tensors}
+    operation = cut(whole, trace_operation(whole, {}), part, {})
+    inside = {n: shape for n, shape in shapes.items() if n not in inputs or n in {t.name for t in operation.tensors}}
+    return give_shapes(operation, {t.name: t.shape for t in operation.tensors} | inside) if inside else operation
+
+
+@dataclass(frozen=True)
+class Built:
+    """A module with the arguments that `kind` built it with, and what was assumed about them."""
+
+    module: torch.nn.Module
+    kind: Callable[..., torch.nn.Module]
+    kwargs: dict[str, Any]
+    assumptions: tuple[str, ...] = ()
+
+
+def build_module(kind: type[torch.nn.Module], init: dict[str, Any], place: Place) -> Built:
+    """The module, in evaluation mode. Raises BadInput for a missing or unknown argument of `__init__`."""
+    kwargs, said = _init_arguments(kind, init, place)
     with users_code("the module can't be built", place, "give its arguments with --init name=value"):
-        module = kind(**kwargs).eval()
-    held = [path for path, _ in module.named_buffers()]
+        return Built(kind(**kwargs).eval(), kind, kwargs, said)
+
+
+def forward_operation(built: Built, taken: Arguments, shapes: dict[str, Shape], place: Place) -> Operation:
+    """The forward of a module that is built already, with shapes; `taken` is what forward takes."""
+    operation, own = unshaped_operation(built, without_optional(taken, shapes), place)
+    return _shaped(operation, own, built.kwargs, shapes)
+
+
+def unshaped_operation(built: Built, taken: Arguments, place: Place) -> tuple[Operation, dict[str, tuple[int, ...]]]:
+    """The forward of a module without shapes for its inputs, and the sizes of its parameters.
+
+    Raises:
+        BadInput: the module holds a buffer, or forward needs an argument that is no tensor.
+    """
+    module, kind, kwargs = built.module, built.kind, built.kwargs
+    held = [path for path, buffer in module.named_buffers() if buffer.ndim]
     if held:
         raise BadInput(
             f"the module holds the buffer '{held[0]}', which is no parameter",
             place.shown,
             "write the operation as a function that takes it as an argument",
         )
-    taken = read_signature(module.forward, {}, f"{place.shown} forward")
     required = [scalar.name for scalar in taken.scalars if scalar.default is None]
     if required:
         raise BadInput(
@@ -57,40 +123,69 @@ def module_operation(
     parameters = {_parameter_name(path, inputs): path for path, _ in module.named_parameters()}
     values = dict(module.named_parameters())
 
+    own = [scalar for scalar in taken.scalars if scalar.name not in kwargs]
+    constants = taken.constants | {scalar.name: scalar.default for scalar in own}
+
     def bind(scalars: dict[str, Any]) -> Bound:
-        bound = kind(**(kwargs | scalars)).eval() if scalars else module
-        return functools.partial(_call, bound, inputs, parameters)
+        given = {name: value for name, value in scalars.items() if name in kwargs}
+        bound = kind(**(kwargs | given)).eval() if given else module
+        others = constants | {name: value for name, value in scalars.items() if name not in kwargs}
+        return functools.partial(_call, bound, inputs, parameters, others)
 
     tensors = [Tensor(name, (), tensor.dtype) for name, tensor in zip(inputs, taken.tensors, strict=True)]
     tensors += [Tensor(name, (), init=_init_of(values[path])) for name, path in parameters.items()]
     scalars = tuple(Scalar(name, "float", value) for name, value in kwargs.items() if isinstance(value, float))
-    operation = Operation(bind, tuple(tensors), scalars, place, assumptions=taken.assumptions)
-    return _shaped(operation, {n: tuple(values[path].shape) for n, path in parameters.items()}, kwargs, shapes)
+    said = (*built.assumptions, *taken.assumptions)
+    operation = Operation(bind, tuple(tensors), (*scalars, *own), place, assumptions=said)
+    return operation, {name: tuple(values[path].shape) for name, path in parameters.items()}
+
+
+def without_optional(taken: Arguments, shapes: dict[str, Shape]) -> Arguments:
+    """Optional tensors are left out, but for usual parameters and those that a shape is given for."""
+    kept = ONES | ZEROS | {"residual"} | set(shapes)
+    left = [t.name for t in taken.tensors if t.optional and t.name not in kept]
+    if not left or len(left) == len(taken.tensors):
+        return taken
+    said = f"{', '.join(left)} left out (None); pass --shape {left[0]}=AXES to take {'it' if len(left) == 1 else 'one'}"
+    tensors = tuple(t for t in taken.tensors if t.name not in left)
+    return replace(taken, tensors=tensors, assumptions=(*taken.assumptions, said))
 
 
 def _call(
-    module: torch.nn.Module, inputs: dict[str, str], parameters: dict[str, str], tensors: dict[str, torch.Tensor]
+    module: torch.nn.Module,
+    inputs: dict[str, str],
+    parameters: dict[str, str],
+    others: dict[str, Any],
+    tensors: dict[str, torch.Tensor],
 ) -> Any:
     state = {path: tensors[name] for name, path in parameters.items()}
-    return functional_call(module, state, (), {own: tensors[name] for name, own in inputs.items() if name in tensors})
+    given = {own: tensors[name] for name, own in inputs.items() if name in tensors}
+    return functional_call(module, state, (), given | others)
 
 
-def _init_arguments(kind: type[torch.nn.Module], init: dict[str, Any], place: Place) -> dict[str, Any]:
-    """Arguments of `__init__`: as given, and the defaults that are numbers."""
+def _init_arguments(
+    kind: type[torch.nn.Module], init: dict[str, Any], place: Place
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Arguments of `__init__`: as given, the defaults that are numbers, and configuration objects."""
     declared = inspect.signature(kind).parameters
+    plain, fields = split_fields(init)
     open_ended = any(p.kind is p.VAR_KEYWORD for p in declared.values())
-    unknown = [name for name in init if name not in declared and not open_ended]
+    unknown = [name for name in (*plain, *fields) if name not in declared and not open_ended]
     if unknown:
         takes = ", ".join(declared) or "no arguments"
         raise BadInput(
             f"the module's __init__ has no argument '{unknown[0]}'", f"--init {unknown[0]}", f"it takes {takes}"
         )
-    plain = [p for p in declared.values() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-    missing = [p.name for p in plain if p.default is p.empty and p.name not in init]
+    named = [p for p in declared.values() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    objects = [p for p in named if p.name not in plain and takes_configuration(p, fields)]
+    objects = [p for p in objects if p.default is p.empty or p.name in fields]
+    built = {p.name: configuration(kind, p, fields.get(p.name, {}), place) for p in objects}
+    missing = [p.name for p in named if p.default is p.empty and p.name not in plain and p.name not in built]
     if missing:
         flags = " ".join(f"--init {name}=VALUE" for name in missing)
         raise BadInput(f"the module's __init__ needs '{missing[0]}'", place.shown, f"give {flags}")
-    return {p.name: p.default for p in plain if isinstance(p.default, float)} | init
+    kwargs = {p.name: p.default for p in named if isinstance(p.default, float)} | plain
+    return kwargs | {name: value for name, (value, _) in built.items()}, tuple(said for _, said in built.values())
 
 
 def _parameter_name(path: str, inputs: dict[str, str]) -> str:

@@ -1,6 +1,7 @@
 """A loaded operation: something that can be called, with the tensors and scalars it takes."""
 
 import importlib.util
+import itertools
 import sys
 import traceback
 
@@ -19,6 +20,9 @@ from liger_dev.errors import BadInput
 from liger_dev.errors import LigerDevError
 from liger_dev.records import Scalar
 from liger_dev.records import Tensor
+from liger_dev.torch_text import Traced
+
+_SERIAL = itertools.count()
 
 Bound = Callable[[dict[str, torch.Tensor]], Any]
 
@@ -41,7 +45,8 @@ class Operation:
     """A callable of tensors.
 
     `bind` takes values of scalars (defaults for those left out) and gives a callable of named tensors. `sizes` are
-    the axes whose size the operation itself fixes, such as a module's hidden size.
+    the axes whose size the operation itself fixes, such as a module's hidden size. `graph` is the operation's graph
+    where it was cut out of a larger one; others are traced when they are printed.
     """
 
     bind: Callable[[dict[str, Any]], Bound]
@@ -51,6 +56,7 @@ class Operation:
     summary: str = ""
     sizes: dict[str, int] = field(default_factory=dict)
     assumptions: tuple[str, ...] = ()
+    graph: Traced | None = None
 
 
 @contextmanager
@@ -78,7 +84,7 @@ def users_code(doing: str, place: Place, todo: str = "run it by itself in Python
 def import_file(text: str, path: Path) -> ModuleType:
     """Writes `text` to `path` and imports it from there: tracing reads source lines, so there has to be a file."""
     path.write_text(text, encoding="utf-8")
-    name = f"_liger_dev_source_{path.stem}"
+    name = f"_liger_dev_source_{path.stem}_{next(_SERIAL)}"  # torch keeps what it knows of a module by its name
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None, f"{path} is no Python file"
     module = importlib.util.module_from_spec(spec)

@@ -38,14 +38,14 @@ def print_reference(name: str, operation: Operation, origin: str, folder: Path) 
     """
     tagged = tuple(scalar for scalar in operation.scalars if scalar.type == "float")
     tags = {scalar.name: _tag(scalar, i) for i, scalar in enumerate(tagged)}
-    traced = _trace(operation, tags)
+    traced = operation.graph or trace_operation(operation, tags)
     scalars = tuple(scalar for scalar in tagged if scalar.name in tags_found(traced.graph, traced.tags))
     initial = {tensor.init for tensor in operation.tensors}
     kept = [s for s in operation.scalars if s not in scalars and s.default is not None and s.name != "inplace"]
     kept = [s for s in kept if s.type != "float" or f"full({s.default:.6g})" not in initial]
     said = [f"{s.name} = {s.default!r} is a constant of the reference" for s in kept]
     if len(scalars) < len(tags):
-        traced = _trace(operation, {scalar.name: tags[scalar.name] for scalar in scalars})
+        traced = trace_operation(operation, {scalar.name: tags[scalar.name] for scalar in scalars})
     try:
         text = _printed(name, operation, traced, scalars, origin, folder)
     except _Differs:
@@ -54,7 +54,7 @@ def print_reference(name: str, operation: Operation, origin: str, folder: Path) 
         ]
         scalars = ()
         try:
-            text = _printed(name, operation, _trace(operation, {}), scalars, origin, folder)
+            text = _printed(name, operation, trace_operation(operation, {}), scalars, origin, folder)
         except _Differs as error:
             raise Unsupported(error.what, error.where, error.todo) from error
     reference = Reference(name, text, operation.tensors, scalars, origin, operation.summary, operation.assumptions)
@@ -80,7 +80,13 @@ def _tag(scalar: Scalar, position: int) -> float:
     return float((scalar.default or 0.7182818) * (1.0 + (position + 1) * 0.00131415926535))
 
 
-def _trace(operation: Operation, tags: dict[str, float]) -> Traced:
+def trace_operation(operation: Operation, tags: dict[str, float]) -> Traced:
+    """The operation's graph, with sizes symbolic where they may vary.
+
+    Raises:
+        BadInput: torch.export can't trace it.
+        Unsupported: it holds a tensor of its own.
+    """
     inputs = samples(operation, torch.bfloat16)
     names = list(inputs)
     dims = tuple({i: torch.export.Dim.AUTO for i, n in enumerate(t.shape) if n > 1} for t in inputs.values())
@@ -93,10 +99,12 @@ def _trace(operation: Operation, tags: dict[str, float]) -> Traced:
     with quiet():
         program = _export(Wrapper(), tuple(inputs.values()), dims, operation)
     placeholders = [node.name for node in program.graph.nodes if node.op == "placeholder"]
-    lifted = {**program.graph_signature.inputs_to_lifted_tensor_constants}
-    users = [name for name in placeholders if name in program.graph_signature.user_inputs]
+    signature = program.graph_signature
+    lifted = {**signature.inputs_to_lifted_tensor_constants, **signature.inputs_to_buffers}
+    held = {**program.state_dict, **program.constants}
+    users = [name for name in placeholders if name in signature.user_inputs]
     others = [name for name in placeholders if name not in users and name not in lifted]
-    constants = {name: program.constants[target] for name, target in lifted.items()}
+    constants = {name: held[target] for name, target in lifted.items()}
     large = [name for name, value in constants.items() if value.ndim]
     if others or large:
         raise Unsupported(

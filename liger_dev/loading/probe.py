@@ -1,6 +1,5 @@
 """An operation in, its shapes and a verdict out: it is run on small inputs to see that it can be compiled at all."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +10,9 @@ from torch.overrides import TorchFunctionMode
 from liger_dev.errors import BadInput
 from liger_dev.loading.operation import Operation
 from liger_dev.loading.operation import users_code
-from liger_dev.loading.signature import ONES
-from liger_dev.loading.signature import ZEROS
+from liger_dev.loading.usual_shapes import Shape
+from liger_dev.loading.usual_shapes import as_indices
+from liger_dev.loading.usual_shapes import usual_tensors
 from liger_dev.records import Scalar
 from liger_dev.records import Tensor
 
@@ -21,8 +21,6 @@ _SIZES = (2, 4, 6, 8, 10, 12, 14, 16, 18, 20)
 # Below this share of the output's own gradient, a gradient is the roundoff of zero.
 _ROUNDOFF = 1e-6
 _READS = frozenset("__bool__ __int__ __float__ __index__ item tolist numpy nonzero".split())
-
-Shape = tuple[str | int, ...]
 
 
 class _NoReading(TorchFunctionMode):
@@ -79,19 +77,22 @@ def give_shapes(operation: Operation, given: dict[str, Shape]) -> Operation:
         raise BadInput(f"there is no tensor '{unknown[0]}'", "--shape", f"the tensors are {', '.join(names)}")
     missing = [tensor for tensor in operation.tensors if tensor.name not in given]
     failure: BadInput | None = None
-    for shapes in _usual_shapes(missing):
-        known = {**shapes, **given}
-        shaped = tuple(replace(t, shape=known[t.name]) for t in operation.tensors)
-        candidate = replace(operation, tensors=shaped)
-        try:
-            with torch.no_grad():
-                run(candidate, samples(candidate))
-        except BadInput as error:
-            failure = failure or error
-            if isinstance(error.__cause__, BadInput | ImportError):
-                raise
-            continue
-        return replace(candidate, assumptions=(*operation.assumptions, *_assumed(shapes)))
+    for usual in usual_tensors(missing):
+        known = {tensor.name: tensor for tensor in usual}
+        shaped = tuple(known.get(t.name) or replace(t, shape=given[t.name]) for t in operation.tensors)
+        for tensors in dict.fromkeys((shaped, as_indices(shaped))):
+            candidate = replace(operation, tensors=tensors)
+            try:
+                with torch.no_grad():
+                    run(candidate, samples(candidate))
+            except BadInput as error:
+                failure = failure or error
+                if isinstance(error.__cause__, BadInput | ImportError):
+                    raise
+                continue
+            ranges = {t.name: t.range for t in operation.tensors}
+            said = _assumed(usual, [t for t in tensors if t.range != ranges[t.name]])
+            return replace(candidate, assumptions=(*operation.assumptions, *said))
     assert failure is not None, "there is at least one try"
     example = " ".join(f"--shape {tensor.name}=B,T,H" for tensor in missing)
     if missing:
@@ -99,25 +100,10 @@ def give_shapes(operation: Operation, given: dict[str, Shape]) -> Operation:
     raise failure
 
 
-def _usual_shapes(tensors: list[Tensor]) -> Iterator[dict[str, Shape]]:
-    """Combinations of shapes in the order in which they are tried."""
-    rows: Shape = ("B", "T", "H")
-    parameters = {t.name for t in tensors if t.name.lower() in ONES | ZEROS}
-    yield {t.name: ("H",) if t.name in parameters else rows for t in tensors}
-    if not tensors:
-        return
-    if parameters:
-        yield {t.name: rows for t in tensors}
-    if len(tensors) > 1:
-        yield {t.name: ("H",) if i else rows for i, t in enumerate(tensors)}
-    yield {t.name: ("H",) if t.name in parameters else ("B", "H") for t in tensors}
-
-
-def _assumed(shapes: dict[str, Shape]) -> tuple[str, ...]:
-    if not shapes:
-        return ()
-    said = ", ".join(f"{name} ({', '.join(map(str, shape))})" for name, shape in shapes.items())
-    return (f"shapes were not given: assumed {said}; pass --shape to change",)
+def _assumed(tensors: list[Tensor], indices: list[Tensor]) -> tuple[str, ...]:
+    shown = ", ".join(f"{t.name} ({', '.join(map(str, t.shape))})" for t in tensors)
+    shapes = (f"shapes were not given: assumed {shown}; pass --shape to change",) if tensors else ()
+    return (*shapes, *(f"{t.name} is taken for indices below {t.range}" for t in indices))
 
 
 def run(operation: Operation, tensors: dict[str, torch.Tensor], scalars: dict[str, Any] | None = None) -> Any:

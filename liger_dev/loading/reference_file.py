@@ -96,14 +96,7 @@ def printed_file(imports: str, function: str, tensors: tuple[Tensor, ...], summa
 
 
 def constants_text(tensors: tuple[Tensor, ...]) -> str:
-    dtypes = {t.name: f'"{t.dtype}"' for t in tensors if t.dtype != "float"}
-    ranges = {t.name: f'"{t.range}"' for t in tensors if t.range}
-    others = (("DTYPES", dtypes), ("RANGES", ranges))
-    return (
-        _shapes_text(tensors)
-        + _parameters_text(tensors)
-        + "".join(_dictionary(name, rows) for name, rows in others if rows)
-    )
+    return _shapes_text(tensors) + _parameters_text(tensors) + _dtypes_text(tensors) + _ranges_text(tensors)
 
 
 def _shapes_text(tensors: tuple[Tensor, ...]) -> str:
@@ -113,6 +106,16 @@ def _shapes_text(tensors: tuple[Tensor, ...]) -> str:
 def _parameters_text(tensors: tuple[Tensor, ...]) -> str:
     rows = {t.name: f'"{t.init}"' for t in tensors if t.init}
     return _dictionary("PARAMETERS", rows) if rows else ""
+
+
+def _dtypes_text(tensors: tuple[Tensor, ...]) -> str:
+    rows = {t.name: f'"{t.dtype}"' for t in tensors if t.dtype != "float"}
+    return _dictionary("DTYPES", rows) if rows else ""
+
+
+def _ranges_text(tensors: tuple[Tensor, ...]) -> str:
+    rows = {t.name: f'"{t.range}"' for t in tensors if t.range}
+    return _dictionary("RANGES", rows) if rows else ""
 
 
 def _dictionary(name: str, rows: dict[str, str]) -> str:
@@ -224,10 +227,11 @@ def _renaming(tree: ast.Module, function: ast.FunctionDef, name: str, lines: _Li
 
 
 def _constant_edits(tree: ast.Module, tensors: tuple[Tensor, ...], lines: _Lines) -> list[Edit]:
-    """`SHAPES` and `PARAMETERS` after the imports, or in place of the file's own where they differ."""
+    """`SHAPES` and its like after the imports, or in place of the file's own where they differ."""
     edits: list[Edit] = []
     missing = ""
-    for name, text in (("SHAPES", _shapes_text(tensors)), ("PARAMETERS", _parameters_text(tensors))):
+    others = (("DTYPES", _dtypes_text(tensors)), ("RANGES", _ranges_text(tensors)))
+    for name, text in (("SHAPES", _shapes_text(tensors)), ("PARAMETERS", _parameters_text(tensors)), *others):
         own = next((statement for statement in tree.body if _assigns(statement, name)), None)
         if own is None:
             missing += text

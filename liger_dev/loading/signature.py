@@ -15,7 +15,7 @@ ONES = frozenset("weight gamma scale w g".split())
 ZEROS = frozenset("bias beta b".split())
 
 _WORD = re.compile(r"\w+")
-_TENSORS = {"Tensor": "float", "LongTensor": "int", "IntTensor": "int", "BoolTensor": "bool"}
+_TENSORS = {"Tensor": "float", "FloatTensor": "float", "LongTensor": "int", "IntTensor": "int", "BoolTensor": "bool"}
 _TYPES = {"float": float, "int": int, "bool": bool, "str": str}
 
 

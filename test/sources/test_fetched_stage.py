@@ -3,8 +3,8 @@
 import pytest
 
 from liger_dev import history
-from liger_dev import runs
 from liger_dev import requests
+from liger_dev import runs
 from liger_dev import stages
 from liger_dev.errors import Paused
 from liger_dev.records import digest

@@ -222,13 +222,16 @@ def test_small_parameters_do_not_set_the_width(file):
 
 def test_nested_parameters_and_two_widths(file):
     reference = file(
-        "class Gate(nn.Module):\n    def __init__(self, hidden, inner):\n        super().__init__()\n"
-        "        self.gate = nn.Linear(hidden, inner, bias=False)\n        self.act = nn.SiLU()\n\n"
-        "    def forward(self, x):\n        a, b = self.gate(x).chunk(2, -1)\n        return self.act(a) * b\n",
-        init=["hidden=16", "inner=40"],
+        "class Scale(nn.Module):\n    def __init__(self, size):\n        super().__init__()\n"
+        "        self.weight = nn.Parameter(torch.randn(size))\n\n\n"
+        "class Twice(nn.Module):\n    def __init__(self, hidden, heads):\n        super().__init__()\n"
+        "        self.outer = Scale((heads, hidden))\n\n"
+        "    def forward(self, x):\n        y = x.unsqueeze(-2) * self.outer.weight\n        return y.sum(-2)\n",
+        entry="Twice",
+        init=["hidden=16", "heads=40"],
     )
-    assert reference.tensors[1] == Tensor("gate_weight", ("K", "H"), init="normal")
-    assert "    a, b = F.linear(x, gate_weight).chunk(2, -1)\n    y = F.silu(a) * b\n" in reference.text
+    assert reference.tensors[1] == Tensor("outer_weight", ("K", "H"), init="normal")
+    assert "    y = x.unsqueeze(-2) * outer_weight\n" in reference.text
 
 
 @pytest.mark.parametrize(
@@ -255,6 +258,64 @@ def test_expression(reading, tmp_path):
     assert "y = F.silu(gate) * up * 2 / math.pi" in reference.text
     gate, up = torch.randn(2, 3), torch.randn(2, 3)
     torch.testing.assert_close(function(reference, tmp_path)(gate, up), F.silu(gate) * up * 2 / torch.pi)
+
+
+ROTATE = """def rotate(q, k, cos, sin, position_ids=None, unsqueeze_dim=1):
+    cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)
+    a, b = q.chunk(2, -1)
+    c, d = k.chunk(2, -1)
+    return q * cos + torch.cat((-b, a), -1) * sin, k * cos + torch.cat((-d, c), -1) * sin
+"""
+
+
+def test_queries_and_keys_have_heads_and_angles_have_none(file):
+    shapes = {tensor.name: tensor.shape for tensor in file(ROTATE).tensors}
+    assert shapes == {
+        "q": ("B", "N", "T", "H"),
+        "k": ("B", "K", "T", "H"),
+        "cos": ("B", "T", "H"),
+        "sin": ("B", "T", "H"),
+    }
+    later = file(ROTATE, init=["unsqueeze_dim=2"]).tensors[0]
+    assert later.shape == ("B", "T", "N", "H")
+
+
+def test_labels_are_indices_and_the_file_says_so(file, tmp_path):
+    reference = file("def loss(logits, labels):\n    return F.cross_entropy(logits, labels)\n")
+    assert reference.tensors == (Tensor("logits", ("B", "H")), Tensor("labels", ("B",), "int", range="H"))
+    assert 'DTYPES = {"labels": "int"}\nRANGES = {"labels": "H"}\n' in reference.text
+    assert "labels is taken for indices below H" in reference.assumptions
+    again = load("op", Source("function", reference.text, "op", "kernels/reference/op.py"), tmp_path)
+    assert (again.text, again.tensors, again.assumptions) == (reference.text, reference.tensors, ())
+
+
+def test_loss_of_torch_keeps_its_reduction(reading):
+    reference = reading("torch.nn.functional.huber_loss", init=["reduction='sum'"])
+    assert "F.huber_loss(" in reference.text and 'reduction="' in reference.text
+    assert reference.tensors[1] == Tensor("target", ROWS)
+
+
+def test_optional_tensors_are_left_out_but_for_parameters(file):
+    body = (
+        "class M(nn.Module):\n    def forward(self, x, mask: torch.Tensor | None = None, mu: float = 0.5):\n"
+        "        y = (x - mu).exp()\n        return y if mask is None else y * mask\n"
+    )
+    reference = file(body)
+    assert [a.name for a in (*reference.tensors, *reference.scalars)] == ["x", "mu"]
+    assert "mask left out (None); pass --shape mask=AXES to take it" in reference.assumptions
+    assert [tensor.name for tensor in file(body, shapes={"mask": "B,T,H"}).tensors] == ["x", "mask"]
+
+
+def test_buffer_of_one_number_is_a_constant(file, tmp_path):
+    body = (
+        "class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.register_buffer('beta', torch.tensor(0.25))\n\n"
+        "    def forward(self, x):\n        return x * self.beta + torch.minimum(x, self.beta)\n"
+    )
+    reference = file(body)
+    assert "x * 0.25 + x.clamp(max=0.25)" in reference.text
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(function(reference, tmp_path)(x), x * 0.25 + x.clamp(max=0.25))
 
 
 def test_numbers_in_an_expression(reading):
