@@ -146,7 +146,7 @@ def _row(file: Path, text: str, run: bool, limits: Limits) -> Row:
 
 def _kernel_name(file: Path) -> str:
     """A file's name as an operation's: `19_ReLU.py` is relu."""
-    name = re.sub(r"\W+", "_", file.stem.lower()).lstrip("0123456789_")
+    name = re.sub(r"\W+", "_", file.stem.lower()).lstrip("0123456789_").rstrip("_")
     return name if re.match(r"[a-z]", name) else "operation"
 
 

@@ -31,7 +31,8 @@ from liger_dev.render import render
 _EVEN = (2, 4, 6, 10, 14, 22, 26, 34)
 _ODD = (3, 5, 7, 9, 11, 13, 15, 17)
 _WIDE = 131
-_TOLERANCE = 2e-4
+# Of the largest value; bfloat16 has eight bits, and some references round at every step.
+_TOLERANCES = {torch.float32: 2e-4, torch.bfloat16: 5e-2}
 _UTILS = "kernels/ops/utils.py.jinja"
 
 
@@ -70,34 +71,46 @@ def _import_op(
 
 def _first_difference(reference: Reference, function: Callable[..., Any], kernel: type[torch.autograd.Function]) -> str:
     tried = 0
-    optional = frozenset(tensor.name for tensor in reference.tensors if tensor.optional)
-    for sizes in _size_sets(reference):
-        for absent in {frozenset(), optional}:
-            inputs = _inputs(reference.tensors, sizes, absent)
-            try:
-                with users_code("the reference fails", Place(reference.name)):
-                    wanted = _wanted(function, reference, inputs)
-            except BadInput:  # it does not take these sizes: an odd number has no halves
-                continue
-            tried += 1
-            with users_code(f"the op fails for sizes {sizes}", Place(reference.name)):
-                found = _found(kernel, reference, inputs)
-            said = _compare(found, wanted)
-            if said:
-                return f"{said} for sizes {sizes}{', without ' + ', '.join(sorted(absent)) if absent else ''}"
+    for sizes, dtype, absent in _trials(reference):
+        inputs = _inputs(reference.tensors, sizes, dtype, absent)
+        try:
+            with users_code("the reference fails", Place(reference.name)):
+                wanted = _wanted(function, reference, inputs)
+        except BadInput:  # it does not take these sizes: an odd number has no halves
+            continue
+        tried += 1
+        missing = f", without {', '.join(sorted(absent))}" if absent else ""
+        case = f"in {str(dtype).removeprefix('torch.')} for sizes {sizes}{missing}"
+        with users_code(f"the op fails {case}", Place(reference.name)):
+            found = _found(kernel, reference, inputs)
+        said = _compare(found, wanted, _TOLERANCES[dtype]) or _compare_dtypes(found, function, reference, inputs)
+        if said:
+            return f"{said} {case}"
     return "" if tried else "the reference runs with none of the sizes that were tried"
+
+
+Trial = tuple[dict[str, int], torch.dtype, frozenset[str]]
+
+
+def _trials(reference: Reference) -> list[Trial]:
+    optional = frozenset(tensor.name for tensor in reference.tensors if tensor.optional)
+    even, *others = _size_sets(reference)
+    trials: list[Trial] = [(sizes, torch.float32, frozenset()) for sizes in (even, *others)]
+    if optional:
+        trials.append((even, torch.float32, optional))
+    return [*trials, (even, torch.bfloat16, frozenset())]
 
 
 def _size_sets(reference: Reference) -> list[dict[str, int]]:
     axes = list(dict.fromkeys(a for tensor in reference.tensors for a in tensor.shape if isinstance(a, str)))
     last = [tensor.shape[-1] for tensor in reference.tensors if tensor.shape]
     widest = next((axis for axis in last if isinstance(axis, str)), "")
-    even, odd = dict(zip(axes, _EVEN)), dict(zip(axes, _ODD))
-    return [even, odd, {**odd, widest: _WIDE}] if widest else [even, odd]
+    even, odd, ones = dict(zip(axes, _EVEN)), dict(zip(axes, _ODD)), dict.fromkeys(axes, 1)
+    return [even, odd, {**odd, widest: _WIDE}, ones] if widest else [even]
 
 
 def _inputs(
-    tensors: tuple[Tensor, ...], sizes: dict[str, int], absent: frozenset[str]
+    tensors: tuple[Tensor, ...], sizes: dict[str, int], dtype: torch.dtype, absent: frozenset[str]
 ) -> dict[str, torch.Tensor | None]:
     generator = torch.Generator().manual_seed(7)
     inputs: dict[str, torch.Tensor | None] = {}
@@ -105,7 +118,7 @@ def _inputs(
         shape = [sizes[axis] if isinstance(axis, str) else axis for axis in tensor.shape]
         value = torch.randint(sizes.get(tensor.range, 2), shape, generator=generator)
         if tensor.dtype == "float":
-            value = torch.randn(shape, generator=generator).requires_grad_()
+            value = torch.randn(shape, generator=generator).to(dtype).requires_grad_()
         inputs[tensor.name] = value.bool() if tensor.dtype == "bool" else value
     return {name: None if name in absent else value for name, value in inputs.items()}
 
@@ -153,7 +166,19 @@ def _with_gradients(result: Any, inputs: dict[str, torch.Tensor | None]) -> Resu
     return found
 
 
-def _compare(found: Results, wanted: Results) -> str:
+def _compare_dtypes(
+    found: Results, function: Callable[..., Any], reference: Reference, inputs: dict[str, torch.Tensor | None]
+) -> str:
+    with torch.no_grad():
+        result = function(**inputs, **_scalars(reference))
+    wanted = list(result) if isinstance(result, tuple | list) else [result]
+    for (name, got), want in zip(found.items(), wanted):
+        if got.dtype != want.dtype:
+            return f"{name} is {got.dtype}, the reference's is {want.dtype}".replace("torch.", "")
+    return ""
+
+
+def _compare(found: Results, wanted: Results, tolerance: float) -> str:
     if list(found) != list(wanted):
         return f"the op gives {len(found)} results, the reference {len(wanted)}"
     for name, want in wanted.items():
@@ -161,6 +186,6 @@ def _compare(found: Results, wanted: Results) -> str:
         if got.shape != want.shape:
             return f"{name} has the shape {tuple(got.shape)}, not {tuple(want.shape)}"
         scale = max(1.0, float(want.abs().nan_to_num(posinf=0.0).max())) if want.numel() else 1.0
-        if not torch.allclose(got, want.double(), rtol=_TOLERANCE, atol=_TOLERANCE * scale, equal_nan=True):
+        if not torch.allclose(got, want.double(), rtol=tolerance, atol=tolerance * scale, equal_nan=True):
             return f"{name} differs by {float((got - want).abs().max()):.2g}"
     return ""

@@ -144,7 +144,7 @@ def test_the_summary_ranks_groups_by_count():
 
 
 @pytest.mark.parametrize(
-    ("file", "name"), [("19_ReLU.py", "relu"), ("rms_norm.py", "rms_norm"), ("40_Layer-Norm.py", "layer_norm"), ("1.py", "operation")]
+    ("file", "name"), [("19_ReLU.py", "relu"), ("rms_norm.py", "rms_norm"), ("36_RMSNorm_.py", "rmsnorm"), ("40_Layer-Norm.py", "layer_norm"), ("1.py", "operation")]
 )  # fmt: skip
 def test_a_file_name_becomes_an_operations_name(file, name):
     assert coverage._kernel_name(Path(file)) == name

@@ -46,7 +46,7 @@ def test_an_op_that_is_right_is_told_nothing():
     [
         ("swiglu", "tl.store(y_ptr + offsets, y,", "tl.store(y_ptr + offsets, y * 1.01,", "the output differs by"),
         ("swiglu", "tl.store(dup_ptr + offsets, dup,", "tl.store(dup_ptr + offsets, -dup,", "dup differs by"),
-        ("swiglu", "tl.store(dup_ptr", "tl.stor(dup_ptr", "the op fails for sizes"),
+        ("swiglu", "tl.store(dup_ptr", "tl.stor(dup_ptr", "the op fails in float32"),
     ],
 )
 def test_a_spoilt_op_is_told_by_what_differs(name, old, new, said):
