@@ -119,6 +119,7 @@ _TWO_OVER_SQRT_PI = 1.1283791670955126
 OPS: dict[str, Op] = {
     "input": _leaf(),
     "const": _leaf(),
+    "index": _leaf(),
     "param": _leaf(),
     "size": _leaf(),
     "add": _infix("+", SUM, torch.add, lambda g, v, d: [d, d]),
@@ -197,6 +198,8 @@ OPS: dict[str, Op] = {
     "float": Op(1, "{0}.to(tl.float32)", "float({0})", ATOM, lambda x: x.double(), lambda g, v, d: [None], "float"),
     # A rounding that the reference asks for: to the dtype of the inputs named by `like`.
     "round": Op(1, "", "{0}", ATOM, lambda x, like: x, _one(lambda g, x, y, d: d), "float"),
+    # Pieces side by side along an axis; lifted to the outputs before differentiation.
+    "cat": Op(None, "", "cat({0})", ATOM, None, None),
     # The identity forward, no gradient backward.
     "detach": Op(1, "{0}", "{0}", ATOM, lambda x: x, lambda g, v, d: [None]),
     "sum": _reduction("sum", lambda g, v, d: [d]),

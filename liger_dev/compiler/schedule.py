@@ -1,20 +1,45 @@
 """A Plan in, the specifications of the kernels out: what each loads, stores and accumulates."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from dataclasses import field
+from dataclasses import replace
 
+from liger_dev.compiler.ir import Dims
 from liger_dev.compiler.ir import Graph
+from liger_dev.compiler.ir import Slices
 from liger_dev.compiler.ir import Value
+from liger_dev.compiler.layout import Layout
+from liger_dev.compiler.layout import choose_layout
+from liger_dev.compiler.layout import footprint
+from liger_dev.compiler.layout import memory_order
+from liger_dev.compiler.layout import read_axes
 from liger_dev.compiler.naming import suggest
 from liger_dev.compiler.naming import unique
-from liger_dev.compiler.partition import Layout
 from liger_dev.compiler.partition import Plan
+from liger_dev.compiler.slices import output_slices
+from liger_dev.errors import Unsupported
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a value is in memory: a tensor's name and dimensions, and the slice of it. `exact`: kept in float32."""
+
+    name: str
+    dims: Dims
+    slices: Slices = ()
+    exact: bool = False
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return read_axes(self.dims, self.slices)
 
 
 @dataclass(frozen=True)
 class Store:
-    """A value that a kernel writes to `NAME_ptr`, only if the constexpr `guard` holds (empty: always)."""
+    """A value that a kernel writes, only if the constexpr `guard` holds (empty: always)."""
 
-    name: str
+    place: Place
     value: Value
     guard: str = ""
 
@@ -27,69 +52,233 @@ class Accumulator:
     value: Value
     guard: str = ""
 
+    @property
+    def operand(self) -> Value:
+        """What is added up: a tile or a row; for a total over rows and columns the tile itself."""
+        inner = self.value.args[0]
+        return inner.args[0] if inner.op == "sum" else inner
+
 
 @dataclass(frozen=True)
 class KernelSpec:
-    """One kernel. `loads` maps values to the names of their pointers; a persistent kernel strides over rows."""
+    """One kernel. A persistent one strides over rows; a looped one takes rows in blocks of columns, in passes."""
 
     name: str
     layout: Layout
-    loads: dict[Value, str]
+    loads: dict[Value, Place]
     stores: tuple[Store, ...]
-    accumulators: tuple[Accumulator, ...]
-    optional: dict[Value, float]
+    accumulators: tuple[Accumulator, ...] = ()
+    optional: dict[Value, float] = field(default_factory=dict)
+    looped: bool = False
 
     @property
     def persistent(self) -> bool:
         return bool(self.accumulators)
 
-
-def name_saved(graph: Graph, plan: Plan) -> dict[Value, str]:
-    """A name for each saved value, also for those that the reference left unnamed (the names are kept)."""
-    for value in plan.saved:
-        if value not in graph.names:
-            graph.names[value] = unique(suggest(value, graph.names), set(graph.names.values()))
-    return {value: graph.names[value] for value in plan.saved}
+    @property
+    def guards(self) -> list[str]:
+        return list(dict.fromkeys(item.guard for item in (*self.stores, *self.accumulators) if item.guard))
 
 
-def forward_kernel(graph: Graph, plan: Plan, operation: str) -> KernelSpec:
-    """Loads inputs; stores outputs and what backward wants beside them."""
-    saved = name_saved(graph, plan)
-    outputs = {output.value for output in graph.outputs}
-    extra = [Store(name, value) for value, name in saved.items() if value.op != "input" and value not in outputs]
-    stores = [*(Store(output.name, output.value) for output in graph.outputs), *extra]
-    loads = {item.value: item.name for item in graph.inputs}
-    return KernelSpec(f"_{operation}_forward_kernel", plan.layout, loads, tuple(stores), (), _optional(graph))
+@dataclass(frozen=True)
+class Launch:
+    """Kernels that do the same work: one that holds whole rows, and those that take over where rows are too long."""
+
+    single: KernelSpec | None
+    looped: tuple[KernelSpec, ...]
 
 
-def backward_kernel(graph: Graph, plan: Plan, operation: str) -> KernelSpec:
-    """Loads upstream gradients and what was saved; stores gradients, one guard each when there are several."""
-    saved = name_saved(graph, plan)
-    names = _output_names(graph)
-    needed = {graph.names[v]: v for v in graph.walk(graph.gradients.values(), plan.saved) if _is_upstream(graph, v)}
-    upstream = {needed[name]: name for o in graph.outputs if (name := f"d{o.name}") in needed}
-    loads = {**upstream, **{value: names.get(value, name) for value, name in saved.items()}}
-    distinct = dict.fromkeys(graph.gradients.values())
+def forward_launches(graph: Graph, plan: Plan, operation: str) -> list[Launch]:
+    """Load inputs; store outputs, what backward wants beside them, and rows that the wrapper adds up."""
+    loads = {v: _leaf_place(graph, v) for v in graph.walk(o.value for o in graph.outputs) if v.op == "input"}
     stores: list[Store] = []
-    accumulators: list[Accumulator] = []
-    for value in distinct:
-        owners = [name for name, gradient in graph.gradients.items() if gradient is value]
-        guard = f"NEEDS_D{owners[0].upper()}" if len(distinct) > 1 else ""
-        if value.op == "sum" and set(value.attr("over")) & set(plan.layout.rows):
-            accumulators.append(Accumulator(f"d{owners[0]}", value, guard))
+    for output in graph.outputs:
+        if output.value not in plan.host:
+            stores += [Store(Place(output.name, output.dims, cut), v) for cut, v in output_slices(output)]
+    stored = {store.value for store in stores}
+    for value in [*plan.saved, *host_operands(graph, plan)]:
+        if value.op != "input" and value not in plan.host and value not in stored:
+            stored.add(value)
+            stores.append(Store(kept_place(graph, value, plan), value))
+    groups = _groups(graph, [s.value for s in stores], loads)
+    loop_only = bool(plan.host)
+    launches = []
+    for i, members in enumerate(groups):
+        own = tuple(s for s in stores if s.value in members)
+        suffix = "" if len(groups) == 1 else f"_{own[0].place.name}"
+        spec = _spec(graph, f"_{operation}{suffix}_forward", loads, own, ())
+        launches.append(_launch(spec, loop_only))
+    return launches
+
+
+def host_operands(graph: Graph, plan: Plan) -> list[Value]:
+    """The rows that the wrapper adds up."""
+    return [v.args[0] for v in graph.walk(plan.host) if v in plan.host and v.op == "sum" and v.args[0] not in plan.host]
+
+
+def kept_place(graph: Graph, value: Value, plan: Plan) -> Place:
+    """Where a forward value is kept: rows in float32, in the order of the tensors they come from."""
+    if value not in graph.names:
+        graph.names[value] = unique(suggest(value, graph.names), set(graph.names.values()))
+    order = memory_order(graph, footprint(graph, value))
+    dims = tuple((axis,) for axis in order if axis in value.axes)
+    return Place(graph.names[value], dims, exact=not value.axes & plan.cols)
+
+
+def saved_places(graph: Graph, plan: Plan) -> dict[Value, Place]:
+    """Where backward finds what forward saved; outputs under their own names, host scalars as 0-d tensors."""
+    outputs = {value: Place(o.name, o.dims, cut) for o in graph.outputs for cut, value in output_slices(o)}
+    places: dict[Value, Place] = {}
+    for value in plan.saved:
+        if value.op == "input":
+            places[value] = _leaf_place(graph, value)
+        elif value in outputs:
+            places[value] = outputs[value]
         else:
-            stores.append(Store(f"d{owners[0]}", value, guard))
-    return KernelSpec(
-        f"_{operation}_backward_kernel", plan.layout, loads, tuple(stores), tuple(accumulators), _optional(graph)
-    )
+            places[value] = kept_place(graph, value, plan)
+    return places
 
 
-def _is_upstream(graph: Graph, value: Value) -> bool:
-    return value.op == "input" and value not in {item.value for item in graph.inputs}
+def _leaf_place(graph: Graph, value: Value) -> Place:
+    name = value.attr("name")
+    return Place(name, graph.dims_of(name), value.attr("slices"))
 
 
-def _output_names(graph: Graph) -> dict[Value, str]:
-    return {output.value: output.name for output in graph.outputs}
+def backward_launches(graph: Graph, plan: Plan, operation: str) -> list[Launch]:
+    """Load upstream gradients and what was saved; store gradients, one guard an input when there are several."""
+    loads = saved_places(graph, plan)
+    for value in graph.walk(graph.gradients.values(), plan.saved):
+        if value.op == "input" and value not in loads:
+            loads[value] = _leaf_place(graph, value)
+    outputs = [f"d{o.name}" for o in graph.outputs]
+    rank = {name: i for i, name in enumerate(outputs)}
+    loads = dict(sorted(loads.items(), key=lambda item: rank.get(item[1].name, len(rank))))
+    return _Backward(graph, operation, loads).launches()
+
+
+class _Backward:
+    """Sorts gradients: tiles are stored, sums over rows accumulated where the layout allows it, others get a kernel."""
+
+    def __init__(self, graph: Graph, operation: str, loads: dict[Value, Place]) -> None:
+        self.graph = graph
+        self.operation = operation
+        self.loads = loads
+        self.owner: dict[Value, str] = {}
+        for (name, _), value in graph.gradients.items():
+            self.owner.setdefault(value, name)
+        owners = dict.fromkeys(self.owner.values())
+        self.guards = {name: f"NEEDS_D{name.upper()}" if len(owners) > 1 else "" for name in owners}
+
+    def launches(self) -> list[Launch]:
+        stores: list[Store] = []
+        sums: list[Value] = []
+        for (name, cut), value in self.graph.gradients.items():
+            if self.owner[value] != name or value.op == "const":
+                continue
+            if value.op == "sum" and value not in self.loads:
+                sums.append(value)
+            else:
+                place = Place(f"d{name}", self.graph.dims_of(name), cut)
+                stores.append(Store(place, value, self.guards[name]))
+        groups = _groups(self.graph, [s.value for s in stores], self.loads)
+        launches: list[Launch] = []
+        left = list(sums)
+        for members in groups:
+            own = tuple(s for s in stores if s.value in members)
+            layout = self.layout([s.value for s in own], [s.place.axes for s in own])
+            accumulated = [v for v in left if self.fits(v, layout)]
+            left = [v for v in left if v not in accumulated]
+            suffix = "" if len(groups) == 1 else f"_{own[0].place.name}"
+            launches.append(self.tile_launch(f"_{self.operation}{suffix}_backward", own, accumulated))
+        launches += [self.sum_launch(value) for value in left]
+        return launches
+
+    def layout(self, roots: list[Value], tensors: list[tuple[str, ...]]) -> Layout:
+        loaded = [self.loads[v].axes for v in self.graph.walk(roots, self.loads) if v in self.loads]
+        return choose_layout(self.graph, roots, self.loads, [*tensors, *loaded])
+
+    def fits(self, value: Value, layout: Layout) -> bool:
+        """Whether a program that strides over rows can keep its part of this sum."""
+        over, axes = set(value.attr("over")), memory_order(self.graph, value.axes)
+        inside = set(self.graph.walk([value.args[0]], self.loads))
+        reduced = [v for v in inside if v.op == "sum" and v not in self.loads and v is not value.args[0]]
+        return not layout.flat and over == set(layout.rows) and axes in ((), layout.cols) and not reduced
+
+    def tile_launch(self, name: str, stores: tuple[Store, ...], sums: list[Value]) -> Launch:
+        accumulators = tuple(
+            Accumulator(f"d{self.owner[v]}", v, self.guards[self.owner[v]]) for v in sums
+        )
+        single = _spec(self.graph, name, self.loads, stores, accumulators)
+        launch = _launch(replace(single, accumulators=()), False)
+        if single.layout.flat or not accumulators:
+            return _launch(single, False)
+        tiles = tuple(replace(k, loads=_used(self.graph, self.loads, [s.value for s in k.stores])) for k in launch.looped)
+        return Launch(single, (*tiles, *(k for v in sums for k in self.sum_launch(v).looped)))
+
+    def sum_launch(self, value: Value) -> Launch:
+        """A kernel of its own for a sum: what is left are its rows, what is summed its columns."""
+        name = self.owner[value]
+        operand, over = value.args[0], set(value.attr("over"))
+        if operand.op == "sum" and operand not in self.loads:
+            over |= set(operand.attr("over"))
+            operand = operand.args[0]
+        whole = self.graph.make("sum", operand, over=tuple(sorted(over)))
+        if any(v.op in ("sum", "max") for v in self.graph.walk([operand], self.loads) if v not in self.loads):
+            raise Unsupported(f"the gradient of {name} sums over rows what needs a reduction of each row", name)
+        order = memory_order(self.graph, whole.axes | over)
+        layout = Layout(tuple(a for a in order if a in whole.axes), tuple(a for a in order if a in over))
+        dims = self.graph.dims_of(name)
+        cut = next(c for (n, c), v in self.graph.gradients.items() if v is value)
+        self.graph.names.setdefault(whole, f"d{name}")
+        store = Store(Place(f"d{name}", dims, cut), whole, self.guards[name])
+        loads = _used(self.graph, self.loads, [whole])
+        spec = KernelSpec(
+            f"_{self.operation}_d{name}_kernel", layout, loads, (store,), (), _optional(self.graph), True
+        )
+        return Launch(None, (spec,))
+
+
+def _groups(graph: Graph, values: list[Value], stop: Iterable[Value]) -> list[set[Value]]:
+    """Values that one kernel can compute: those that go over the same axes, and what they need on the way."""
+    stops = set(stop)
+    feet = {v: frozenset(footprint(graph, v, stops)) for v in values}
+    groups: list[tuple[frozenset[str], set[Value]]] = []
+    for value in sorted(values, key=lambda v: -len(feet[v])):
+        for axes, members in groups:
+            inside = any(value in graph.walk([m], stops) for m in members)
+            if feet[value] == axes or feet[value] < axes and inside:
+                members.add(value)
+                break
+        else:
+            groups.append((feet[value], {value}))
+    return [members for _, members in sorted(groups, key=lambda g: min(values.index(v) for v in g[1]))]
+
+
+def _used(graph: Graph, loads: dict[Value, Place], roots: list[Value]) -> dict[Value, Place]:
+    needed = set(graph.walk(roots, loads))
+    return {value: place for value, place in loads.items() if value in needed}
+
+
+def _spec(
+    graph: Graph,
+    name: str,
+    loads: dict[Value, Place],
+    stores: tuple[Store, ...],
+    accumulators: tuple[Accumulator, ...],
+) -> KernelSpec:
+    roots = [*(s.value for s in stores), *(a.operand for a in accumulators)]
+    used = _used(graph, loads, roots)
+    tensors = [*(place.axes for place in used.values()), *(s.place.axes for s in stores)]
+    layout = choose_layout(graph, [s.value for s in stores], loads, tensors)
+    return KernelSpec(f"{name}_kernel", layout, used, stores, accumulators, _optional(graph))
+
+
+def _launch(spec: KernelSpec, loop_only: bool) -> Launch:
+    if spec.layout.flat:
+        return Launch(spec, ())
+    name = spec.name if loop_only else spec.name.replace("_kernel", "_looped_kernel")
+    looped = replace(spec, name=name, looped=True)
+    return Launch(None if loop_only else spec, (looped,))
 
 
 def _optional(graph: Graph) -> dict[Value, float]:

@@ -73,12 +73,32 @@ def trace(fn: Callable[..., Any], reference: Reference, source: Path, absent: fr
     Raises:
         Unsupported: torch.export can't trace it (data-dependent control flow, say); the reason is torch's first line.
     """
+    first: Unsupported | None = None
+    for sizes in _candidate_sizes(reference):
+        try:
+            return _trace_at(fn, reference, source, absent, sizes)
+        except Unsupported as error:
+            first = first or error
+    assert first is not None
+    raise first
+
+
+def _candidate_sizes(reference: Reference) -> Iterator[dict[str, int]]:
+    """Sizes to trace at: then each axis in turn 32 times as large, for references that divide one into groups."""
     sizes = axis_sizes(reference)
+    yield sizes
+    for axis in reversed(sizes):
+        yield {**sizes, axis: 32 * sizes[axis]}
+
+
+def _trace_at(
+    fn: Callable[..., Any], reference: Reference, source: Path, absent: frozenset[str], sizes: dict[str, int]
+) -> Traced:
     tags = {scalar.name: tag(scalar, i) for i, scalar in enumerate(reference.scalars)}
     given = [tensor for tensor in reference.tensors if tensor.name not in absent]
     samples = [_sample(tensor.shape, tensor.dtype, sizes) for tensor in given]
     names = [tensor.name for tensor in given]
-    dynamic = tuple({i: torch.export.Dim.AUTO for i, n in enumerate(t.shape) if n > 1} for t in samples)
+    dynamic = tuple({i: torch.export.Dim.AUTO for i, n in enumerate(t.shape) if isinstance(n, str)} for t in given)
 
     class Wrapper(torch.nn.Module):
         def forward(self, *tensors: torch.Tensor) -> Any:
