@@ -77,7 +77,7 @@ def analyze(name: str, source: Source, *, root: Path | None = None, limits: Limi
         **reply["profile"],
         "closest_existing_kernel": _closest(name, source, reply["profile"], root),
         "assumptions": list(reference.assumptions),
-        "provenance": _provenance(reference),
+        "provenance": _provenance(reference, source),
     }
     return Analysis(reference, KernelProfile.model_validate(facts), tuple(reply["notes"]))
 
@@ -162,9 +162,11 @@ def _profiles(root: Path | None) -> Iterator[KernelProfile]:
         yield parse_profile(path.read_text(encoding="utf-8"), str(path))
 
 
-def _provenance(reference: Reference) -> dict[str, str]:
+def _provenance(reference: Reference, source: Source) -> dict[str, str]:
     versions = {package: _version(package) for package in ("torch", "triton")}
     own = {"source": reference.origin, "reference_sha256": digest(reference.text)}
+    if source.sha256:
+        own["source_sha256"] = source.sha256
     return {**own, "liger_dev": liger_dev.__version__, **versions}
 
 

@@ -45,15 +45,22 @@ RunId = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or the be
 RootDir = Annotated[Path | None, typer.Option("--root", metavar="DIR", help="The workspace. [default: found upwards]")]
 From = Annotated[
     str | None,
-    typer.Option("--from", metavar="SOURCE", help="FILE.py[:NAME], MODULE:NAME or an expression; else the catalogue."),
+    typer.Option(
+        "--from",
+        metavar="SOURCE",
+        help="FILE.py[:NAME], MODULE:NAME, an expression, https://…/FILE.py[:NAME] or - (standard input); "
+        "else the catalogue.",
+    ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Approve all reviews; the report says so.")]
 Pause = Annotated[bool, typer.Option("--pause", help="Stop with exit code 3 at the first review.")]
-StageName = Annotated[str, typer.Option("--stage", metavar="STAGE", help="analyze, generate or validate.")]
+StageName = Annotated[str, typer.Option("--stage", metavar="STAGE", help="source, analyze, generate or validate.")]
 NoBenchmark = Annotated[bool, typer.Option("--no-benchmark", help="Leave the benchmark out.")]
 Ncu = Annotated[bool, typer.Option("--ncu", help="Profile with ncu.")]
 Shape = Annotated[list[str] | None, typer.Option("--shape", metavar="x=B,T,H", help="A tensor's axes; repeatable.")]
 Init = Annotated[list[str] | None, typer.Option("--init", metavar="k=v", help="A module's init argument; repeatable.")]
+Part = Annotated[int, typer.Option("--part", metavar="N", min=0, help="Which part to cut out of a module.")]
+TrustUrl = Annotated[bool, typer.Option("--trust-url", help="Run a text from a URL before a person has seen it.")]
 EngineName = Annotated[Engine, typer.Option("--engine", help="builtin: the compiler, no key needed.")]
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", "--force", help="Also replace generated files that were edited by hand.")
@@ -111,11 +118,13 @@ def new(
     ncu: Ncu = False,
     shape: Shape = None,
     init: Init = None,
+    part: Part = 0,
+    trust_url: TrustUrl = False,
     overwrite: Overwrite = False,
 ) -> None:
     """Make a kernel: analyze, generate, validate; a review after each."""
-    options = {"overwrite": overwrite, "benchmark": not no_benchmark, "ncu": ncu}
-    _new("new", name, source, engine, root, _mode(yes, pause), shape, init, options)
+    options = {"overwrite": overwrite, "benchmark": not no_benchmark, "ncu": ncu, "trust_url": trust_url}
+    _new("new", name, source, engine, root, _mode(yes, pause), shape, init, part, options)
 
 
 @app.command()
@@ -128,9 +137,11 @@ def analyze(
     pause: Pause = False,
     shape: Shape = None,
     init: Init = None,
+    part: Part = 0,
+    trust_url: TrustUrl = False,
 ) -> None:
     """Stage 1 alone: write an operation's reference and profile."""
-    _new("analyze", name, source, engine, root, _mode(yes, pause), shape, init, {})
+    _new("analyze", name, source, engine, root, _mode(yes, pause), shape, init, part, {"trust_url": trust_url})
 
 
 @app.command()
@@ -328,6 +339,7 @@ def _new(
     mode: str,
     shape: list[str] | None,
     init: list[str] | None,
+    part: int,
     options: dict[str, Any],
 ) -> None:
     from liger_dev import sources
@@ -337,7 +349,7 @@ def _new(
         raise BadInput("the claude engine is not built yet in this version", "--engine", "use --engine builtin")
     folder = _root(root)
     shapes = dict(_pair(item) for item in shape or ())
-    found = sources.resolve(name, source, shapes=shapes, init=list(init or ()), cwd=Path.cwd())
+    found = sources.resolve(name, source, shapes=shapes, init=list(init or ()), cwd=Path.cwd(), part=part)
     _start(folder, stages.new_request(command, name, found, review=mode, engine="builtin", **options))
 
 

@@ -70,7 +70,8 @@ class Stage:
     where nobody looks closely); `texts` are the texts that a reviewer may edit, by name; `revise` checks one edited
     text and returns the new output (raises LigerDevError); `changes` is what is written after the approval;
     `failure` says what is wrong with an output that ends the run, "" otherwise; such an output is not reviewed, and
-    nor is any of a stage that is not `reviewed`.
+    nor is any of a stage that is not `reviewed`. `flag` names the field of the request that approves the output where
+    `--yes` must not, "" if `--yes` does.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Stage:
     changes: Callable[[Context, Any], ChangeSet] = _no_changes
     failure: Callable[[Any], str] = _never_fails
     reviewed: bool = True
+    flag: str = ""
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,9 @@ def parse_profile(text: str, where: str) -> KernelProfile:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
         raise BadInput(
-            f"profile field '{field}': {first['msg']}", where, "mend the field; `liger-dev show --schema` prints what it takes"
+            f"profile field '{field}': {first['msg']}",
+            where,
+            "mend the field; `liger-dev show --schema` prints what it takes",
         ) from None
 
 

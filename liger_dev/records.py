@@ -48,7 +48,9 @@ class Source:
     """What the user named, before anything of it ran.
 
     `kind` is `"function"` (`text` is a whole Python file, `entry` a function or class in it), `"expression"`
-    (`text` is the expression) or `"import"` (`entry` is `module:qualname`, `text` is empty).
+    (`text` is the expression) or `"import"` (`entry` is `module:qualname`, `text` is empty). `part` picks one of the
+    parts that can be cut out of a module with linear layers, counted from 1; 0 picks the only one. `sha256` is the
+    digest of a text that was fetched from a URL, empty for others.
     """
 
     kind: str
@@ -57,6 +59,8 @@ class Source:
     origin: str
     shapes: dict[str, tuple[str | int, ...]] = field(default_factory=dict)
     init: dict[str, Any] = field(default_factory=dict)
+    part: int = 0
+    sha256: str = ""
 
 
 @dataclass(frozen=True)

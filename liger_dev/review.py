@@ -29,14 +29,27 @@ _NO_RETRY = (
 
 def reviewer(mode: str, screen: Screen) -> Review:
     """The review of a run: `yes` approves all, `pause` stops, `ask` asks; without a terminal `ask` is `pause`."""
-    match mode:
-        case "yes":
-            return approving(screen)
-        case "ask" if sys.stdin.isatty():
-            return asking(screen, _ask_terminal)
-        case "ask":
-            screen.tell("no terminal to ask at and neither --yes nor --pause: stopping at the review as with --pause")
-    return pausing(screen)
+    by_person = asking(screen, _ask_terminal) if mode != "pause" and sys.stdin.isatty() else pausing(screen)
+    if mode == "ask" and not sys.stdin.isatty():
+        screen.tell("no terminal to ask at and neither --yes nor --pause: stopping at the review as with --pause")
+    return flagged(screen, approving(screen) if mode == "yes" else by_person, by_person)
+
+
+def flagged(screen: Screen, usual: Review, by_person: Review) -> Review:
+    """A stage with a flag of its own is approved by that flag, in any mode, or by a person, but not by `--yes`."""
+
+    def review(stage: Stage, context: Context, output: Any) -> Decision:
+        if not stage.flag:
+            return usual(stage, context, output)
+        option = f"--{stage.flag.replace('_', '-')}"
+        if not context.request.get(stage.flag):
+            screen.tell(f"stage {stage.name} waits for a person, with --yes too; {option} approves it unseen")
+            return by_person(stage, context, output)
+        screen.show(stage.views(context, output, True), stage.name)
+        screen.tell(f"{stage.name}: approved by {option}")
+        return Decision("approve", how=option)
+
+    return review
 
 
 def approving(screen: Screen) -> Review:

@@ -50,6 +50,6 @@ def go_on(root: Path, run: Run, mode: str, *, again: str = "", stages: tuple[Sta
 
 
 def _summary(run: Run, outcome: Outcome) -> str:
-    how = {"--yes": "by --yes, nobody looked"}
+    how = {flag: f"by {flag}, nobody looked" for flag in ("--yes", "--trust-url")}
     reviews = [f"  {row['stage']}: approved {how.get(row['how'], 'by a person')}" for row in outcome.context.reviews]
     return "\n".join([f"failed: {outcome.failure}" if outcome.failure else "passed", *reviews, f"run {run.id}"])

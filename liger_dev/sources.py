@@ -1,23 +1,36 @@
-"""What the user typed in, a Source out: the catalogue, a file, an importable name or an expression, read as text only."""
+"""What the user typed in, a Source out: the catalogue, a text or an importable name, read and not run."""
 
 import ast
 import difflib
 import re
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from liger_dev.errors import BadInput
+from liger_dev.fetching import fetch
+from liger_dev.fetching import is_url
 from liger_dev.records import Source
+from liger_dev.source_texts import expression_source
+from liger_dev.source_texts import file_source
+from liger_dev.source_texts import is_expression
+from liger_dev.source_texts import not_a_python_file
+from liger_dev.source_texts import read_standard_input
+from liger_dev.source_texts import text_source
+from liger_dev.source_texts import url_source
 
 CATALOG = Path(__file__).parent / "catalog"
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 _FILE = re.compile(r"(?P<path>.+\.py)(?::(?P<entry>[A-Za-z_]\w*))?\Z")
+_STDIN = re.compile(r"-(?::(?P<entry>[A-Za-z_]\w*))?\Z")
 _IMPORT = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*)?\Z")
 _CLOSEST = re.compile(r'^CLOSEST = "(\w+)"\n', re.MULTILINE)
 _FORMS = (
-    "give a catalogue name, path.py:Name, module.path:Name or an expression such as 'silu(gate) * up'; "
+    "give a catalogue name, path.py:Name, module.path:Name, https://HOST/PATH.py:Name, - for standard input, "
+    "or an expression such as 'silu(gate) * up'; "
     "prose and formulas need `--engine claude`"
 )
 
@@ -44,14 +57,26 @@ def closest_in_catalog(name: str) -> str:
     return found[1] if found else ""
 
 
-def resolve(name: str, source: str | None, *, shapes: dict[str, str], init: list[str], cwd: Path) -> Source:
+def resolve(
+    name: str,
+    source: str | None,
+    *,
+    shapes: dict[str, str],
+    init: list[str],
+    cwd: Path,
+    part: int = 0,
+    read_stdin: Callable[[], str] = read_standard_input,
+    read_url: Callable[[str], str] = fetch,
+) -> Source:
     """The Source that `--from` names; without it, `name` is looked up in the catalogue.
 
     Args:
         name: the operation's name, a lower-case identifier.
         shapes: from `--shape`, a tensor's name to its axes: `{"x": "B,T,H"}`.
-        init: from `--init`, as typed: `["hidden_size=4096"]`.
+        init: from `--init`, as typed: `["hidden_size=4096", "config.hidden_size=64"]`.
         cwd: what a relative path starts from.
+        part: from `--part`, which part of a module with linear layers to take; 0 if there is but one.
+        read_stdin, read_url: what `-` and an https address are read with.
 
     Raises:
         BadInput: the source can't be found, read or understood.
@@ -60,8 +85,15 @@ def resolve(name: str, source: str | None, *, shapes: dict[str, str], init: list
         raise BadInput(
             f"'{name}' is no name for an operation", "NAME", "use lower-case letters, digits and _, such as rms_norm"
         )
-    found = catalog_source(name) if source is None else _named(source.strip(), cwd)
-    return Source(found.kind, found.text, found.entry, found.origin, parse_shapes(shapes), parse_init(init))
+    if source is None:
+        found = catalog_source(name)
+    elif stdin := _STDIN.match(source.strip()):
+        found = text_source(read_stdin(), stdin["entry"], "standard input", name)
+    elif is_url(source.strip()):
+        found = url_source(source.strip(), name, read_url)
+    else:
+        found = _named(source.strip(), name, cwd)
+    return replace(found, shapes=parse_shapes(shapes), init=parse_init(init), part=part)
 
 
 def parse_shapes(shapes: dict[str, str]) -> dict[str, Shape]:
@@ -75,7 +107,7 @@ def parse_init(init: list[str]) -> dict[str, Any]:
     for item in init:
         key, equals, text = item.partition("=")
         key = key.strip()
-        if not equals or not key.isidentifier():
+        if not equals or not all(word.isidentifier() for word in key.split(".")):
             raise BadInput(f"'{item}' is not of the form name=value", "--init", "write --init hidden_size=4096")
         try:
             values[key] = ast.literal_eval(text.strip())
@@ -95,15 +127,11 @@ def _axes(tensor: str, text: str) -> Shape:
     return tuple(int(item) if item.isdecimal() else item for item in items)
 
 
-def _named(source: str, cwd: Path) -> Source:
-    if re.match(r"[a-z][a-z0-9+.-]*://", source, re.IGNORECASE):
-        raise BadInput(
-            "sources from a URL are not in this version yet", source, "save the page as a .py file and name that"
-        )
+def _named(source: str, name: str, cwd: Path) -> Source:
     if match := _FILE.match(source):
-        return _file(cwd / Path(match["path"]).expanduser(), match["entry"], match["path"])
+        return file_source(cwd / Path(match["path"]).expanduser(), match["entry"], match["path"], name)
     if (cwd / source).exists() and ("/" in source or not source.isidentifier()):
-        raise _not_a_python_file(cwd / source, source)
+        raise not_a_python_file(cwd / source, source)
     if source.isidentifier():
         if (CATALOG / f"{source}.py").is_file():
             return catalog_source(source)
@@ -124,61 +152,9 @@ def _split_import(source: str) -> str:
 
 
 def _expression(source: str) -> Source:
-    try:
-        ast.parse(source, mode="eval")
-    except (SyntaxError, ValueError):
-        raise BadInput("the source is not understood", source, _FORMS) from None
-    return Source("expression", source, "", f"expression: {source}")
-
-
-def _file(path: Path, entry: str | None, shown: str) -> Source:
-    if path.is_dir():
-        raise _not_a_python_file(path, shown)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise BadInput(
-            "there is no such file", shown, f"the working directory is {path.parent}; check the path"
-        ) from None
-    except UnicodeDecodeError as error:
-        raise BadInput("the file is not UTF-8", f"{shown}, byte {error.start}", "save it as UTF-8") from None
-    except OSError as error:
-        raise BadInput(f"the file can't be read: {error.strerror}", shown, "check its permissions") from None
-    return Source("function", text, _entry(text, entry, shown), shown)
-
-
-def _entry(text: str, entry: str | None, shown: str) -> str:
-    """The function or class to take: the one that is asked for, or the only public one."""
-    try:
-        tree = ast.parse(text)
-    except SyntaxError as error:
-        raise BadInput(
-            f"the file is not valid Python: {error.msg}", f"{shown}:{error.lineno}", "mend the line"
-        ) from None
-    except ValueError as error:
-        raise BadInput(f"the file is not valid Python: {error}", shown, "save it as plain text") from None
-    names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
-    public = [name for name in names if not name.startswith("_")]
-    if entry is not None:
-        if entry in names:
-            return entry
-        raise BadInput(f"the file defines no '{entry}'", shown, f"it defines {_listing(names)}")
-    if not public:
-        raise BadInput("the file defines no public function or class", shown, "define the operation as a function")
-    if len(public) > 1:
-        raise BadInput(
-            "the file defines several functions and classes", shown, f"name one: {shown}:NAME, of {_listing(public)}"
-        )
-    return public[0]
-
-
-def _listing(names: list[str]) -> str:
-    return ", ".join(names) if names else "no functions or classes"
-
-
-def _not_a_python_file(path: Path, shown: str) -> BadInput:
-    what = "the source is a directory" if path.is_dir() else "the source is not a Python file"
-    return BadInput(what, shown, "name a .py file, as in path.py:Name")
+    if not is_expression(source):
+        raise BadInput("the source is not understood", source, _FORMS)
+    return expression_source(source)
 
 
 def _unknown(name: str, what: str) -> BadInput:

@@ -1,6 +1,7 @@
 """A request in, its stages out: analyzer, generator and validator as the pipeline runs and shows them."""
 
 import difflib
+import unicodedata
 
 from dataclasses import asdict
 from dataclasses import replace
@@ -26,7 +27,10 @@ Request = dict[str, Any]
 
 
 def new_request(command: str, name: str, source: Source, **options: Any) -> Request:
-    """What `new` and `analyze` ask for: a source that is read already, so that any machine can go on with the run."""
+    """What `new` and `analyze` ask for: a source that is read already, so that any machine can go on with the run.
+
+    The option `trust_url` approves a text from a URL before anyone has seen it.
+    """
     return {"command": command, "name": name, "source": asdict(source), "profile": "", **options}
 
 
@@ -49,9 +53,9 @@ def stages_of(request: Request) -> tuple[Stage, ...]:
     """The stages that a request goes through, in order."""
     match request["command"]:
         case "new":
-            return (ANALYZE, GENERATE, VALIDATE)
+            return (*_looks(request), ANALYZE, GENERATE, VALIDATE)
         case "analyze":
-            return (replace(ANALYZE, changes=_analysis_changes),)
+            return (*_looks(request), replace(ANALYZE, changes=_analysis_changes))
         case "generate":
             return (replace(ANALYZE, title="reading the profile and the reference", reviewed=False), GENERATE)
         case "init":
@@ -66,6 +70,11 @@ def stages_of(request: Request) -> tuple[Stage, ...]:
             raise BadInput(
                 f"the run asks for '{command}', which this version does not know", todo="use a newer version"
             )
+
+
+def _looks(request: Request) -> tuple[Stage, ...]:
+    """A fetched text is looked at before anything of it runs."""
+    return (FETCHED,) if request["source"].get("sha256") else ()
 
 
 def init_request() -> Request:
@@ -84,6 +93,38 @@ def profile_path(name: str) -> str:
 
 def reference_path(name: str) -> str:
     return f"kernels/reference/{name}.py"
+
+
+def _fetched_inputs(context: Context) -> Any:
+    return context.request["source"]
+
+
+def _fetched(context: Context) -> Any:
+    return {key: context.request["source"][key] for key in ("origin", "sha256", "text", "entry")}
+
+
+def _fetched_views(context: Context, output: Any, brief: bool) -> list[View]:
+    about = [
+        f"fetched from {output['origin']}",
+        f"sha256 {output['sha256']}, {len(output['text'].splitlines())} lines; '{output['entry']}' is taken from it",
+        "nothing of it has run yet; the analyzer imports it in a child process: look for what has no business there",
+        "its licence is its author's: see whether it may be used here",
+    ]
+    return [
+        View(output["origin"], visible(output["text"]), "python"),
+        View("What was fetched", "\n".join(about), "text"),
+    ]
+
+
+def visible(text: str) -> str:
+    """A text with its control and formatting characters spelled out: they could hide a part of it on a terminal."""
+    shown = (
+        c
+        if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cf", "Zl", "Zp")
+        else c.encode("unicode_escape").decode()
+        for c in text.replace("\r\n", "\n")
+    )
+    return "".join(shown)
 
 
 def _analyze_inputs(context: Context) -> Any:
@@ -155,8 +196,9 @@ def _revise_analysis(context: Context, output: Any, path: str, text: str) -> Any
         generate(analysis.reference, profile, context.root, overwrite=True)
         return replace(analysis, profile=profile).to_json()
     context.say("analyzing the edited reference; the profile is derived from it again")
-    origin, shapes = analysis.reference.origin, _source(context.request["source"]).shapes
-    edited = Source("function", text, name, f"{origin}, edited at the review", shapes)
+    given = _source(context.request["source"])
+    origin = f"{analysis.reference.origin}, edited at the review"
+    edited = Source("function", text, name, origin, given.shapes, sha256=given.sha256)
     return analyze(name, edited, root=context.root).to_json()
 
 
@@ -260,8 +302,8 @@ def _with_reviews(report: "Report", reviews: tuple[dict[str, str], ...]) -> "Rep
 
 
 def _approved(review: dict[str, str]) -> str:
-    if review["how"] == "--yes":
-        return "approved by `--yes`; nobody looked at it"
+    if review["how"].startswith("--"):
+        return f"approved by `{review['how']}`; nobody looked at it"
     reason = " ".join(review["reason"].split())
     return f"approved by a reviewer{': ' if reason else ''}{reason}"
 
@@ -308,6 +350,7 @@ def _measured_failure(output: Any) -> str:
     return str(output["failure"])
 
 
+FETCHED = Stage("source", "looking at what was fetched", _fetched_inputs, _fetched, _fetched_views, flag="trust_url")
 ANALYZE = Stage(
     "analyze",
     "analyzing the source",

@@ -1,6 +1,12 @@
-"""What every test shares: those marked `gpu` are skipped where there is no CUDA device."""
+"""What every test shares: those marked `gpu` are skipped where there is no CUDA device; none runs for ever."""
+
+import os
 
 import pytest
+
+# Seconds a test, for pytest-timeout. A line in pyproject.toml would be an error wherever the plugin is missing, and a
+# kernel's tests also run there.
+os.environ.setdefault("PYTEST_TIMEOUT", "300")
 
 
 def pytest_collection_modifyitems(items):

@@ -8,6 +8,7 @@ from liger_dev.compiler.ops import ATOM
 from liger_dev.compiler.ops import OPS
 from liger_dev.compiler.ops import PRODUCT
 from liger_dev.compiler.ops import SUM
+from liger_dev.compiler.ops import Op
 
 
 def formula(graph: Graph, name: str, value: Value, known: Iterable[str] = ()) -> str:
@@ -33,7 +34,8 @@ def formulas(graph: Graph) -> list[str]:
     roots = [*((o.name, o.value) for o in graph.outputs), *gradient_roots(graph)]
     for name, value in roots:
         same = graph.names.get(value)
-        lines.append(f"{name} = {same}" if same in known else formula(graph, name, value, known))
+        if same != name or same not in known:
+            lines.append(f"{name} = {same}" if same in known else formula(graph, name, value, known))
         known |= {graph.names[v] for v in graph.walk([value]) if v in graph.names}
     return lines
 
@@ -90,9 +92,12 @@ class _Speller:
             case "round":
                 return f"round({self.text(value.args[0])})", ATOM
         row = OPS[value.op]
-        atom = row.strength == ATOM
-        parts = [
-            self.text(arg, 0 if atom else row.strength + (1 if i or row.strength not in (SUM, PRODUCT) else 0))
-            for i, arg in enumerate(value.args)
-        ]
-        return row.formula.format(*parts), row.strength
+        parts = [self.text(arg, _needs(row, i)) for i, arg in enumerate(value.args)]
+        return row.formula.format(*parts), row.formula_strength
+
+
+def _needs(row: Op, position: int) -> int:
+    """The strength below which an operand gets parentheses: none inside a call's own."""
+    if row.formula_strength == ATOM:
+        return 0 if "(" in row.formula else ATOM
+    return row.formula_strength + (1 if position or row.formula_strength not in (SUM, PRODUCT) else 0)

@@ -221,7 +221,7 @@ def scaled(make: Callable[[Graph, Value, Value], Value]) -> Row:
 
     def row(state: Lowering, a: Any, b: Any, alpha: Any = 1) -> Term:
         terms = [state.term(a), state.term(b)]
-        second = state.graph.mul(terms[1].value, state.number(alpha))
+        second = terms[1].value if alpha == 1 else state.graph.mul(terms[1].value, state.number(alpha))
         return result(state, make(state.graph, terms[0].value, second), terms)
 
     return row

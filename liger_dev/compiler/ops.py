@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 Adjoint = Callable[["Graph", "Value", "Value"], list["Value | None"]]
 
-# Binding strength of operators, as in Python; an operand that binds less tightly gets parentheses.
-OR, AND, COMPARE, SUM, PRODUCT, NEGATION, ATOM = 1, 2, 3, 4, 5, 6, 9
+# Binding strength of operators, as in Python, where & and | bind tighter than comparisons; an operand that binds less
+# tightly gets parentheses.
+COMPARE, OR, AND, SUM, PRODUCT, NEGATION, ATOM = 1, 2, 3, 4, 5, 6, 9
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,13 @@ def _one(rule: "Callable[[Graph, Value, Value, Value], Value]") -> Adjoint:
 def _pow(g: "Graph", v: "Value", d: "Value") -> list["Value | None"]:
     base, exponent = v.args
     lowered = g.make("pow", base, g.sub(exponent, g.const(1.0)))
-    return [
-        g.mul(d, g.mul(exponent, lowered)),
-        g.mul(d, g.mul(v, g.make("log", base))) if exponent.op != "const" else None,
-    ]
+    d_base = g.mul(d, g.mul(exponent, lowered))
+    if exponent.op in ("const", "param"):
+        return [d_base, None]
+    # torch gives 0 where 0 * inf would stand: at exponent 0, and at base 0.
+    d_exponent = g.mul(d, g.mul(v, g.make("log", base)))
+    zero = g.const(0.0)
+    return [g.where(g.make("eq", exponent, zero), zero, d_base), g.where(g.make("eq", base, zero), zero, d_exponent)]
 
 
 def _pick(compare: str) -> Adjoint:
@@ -132,7 +136,7 @@ OPS: dict[str, Op] = {
         lambda g, v, d: [g.div(d, v.args[1]), g.neg(g.div(g.mul(d, v), v.args[1]))],
     ),
     "neg": Op(1, "-{0}", "-{0}", NEGATION, torch.neg, _one(lambda g, x, y, d: g.neg(d))),
-    "pow": Op(2, "libdevice.pow({0}, {1})", "{0} ** {1}", ATOM, torch.pow, _pow, "float", False, True),
+    "pow": Op(2, "libdevice.pow({0}, {1})", "pow({0}, {1})", ATOM, torch.pow, _pow, "float", False, True),
     "eq": _infix("==", COMPARE, torch.eq, _none, "bool"),
     "ne": _infix("!=", COMPARE, torch.ne, _none, "bool"),
     "lt": _infix("<", COMPARE, torch.lt, _none, "bool"),

@@ -57,6 +57,7 @@ class _Pass:
         self.done: dict[Value, Value] = {}
         self.sums: set[Value] = {v for v in self.forward if v.op == "sum"}
         self.reduced: Axes = frozenset().union(*(v.attr("over") for v in self.sums))
+        self.probing = False
         order = sorted(self.forward, key=lambda v: v.index)
         self.whole = {v for v in self.forward if v in graph.names}
         self.reusable = [v for v in order if v.op in ("mul", "div") and self.normalises(v)]
@@ -136,7 +137,7 @@ class _Pass:
             return self.graph.const(0.0)
         product = self.reuse(product)
         for value, power in product.powers:
-            if value.op == "sum" and power == 1:
+            if value.op == "sum" and power == 1 and not self.probing:
                 inner = self.push_in(product, value)
                 if inner is not None:
                     return self.product(inner)
@@ -164,7 +165,10 @@ class _Pass:
                 continue
             if any(v.axes & set(total.attr("over")) for v, _ in moved):
                 continue
-            inner = self.reduce(self.product(inside * factor), frozenset(total.attr("over")))
+            pushed = self.reuse(inside * factor)
+            if not pushed.contains(_single(value)):
+                continue  # the factor would leave the sum again
+            inner = self.reduce(self.product(pushed), frozenset(total.attr("over")))
             return product * factor.inverse() * _single(total).inverse() * self.factors(inner)
         return None
 
@@ -285,7 +289,7 @@ class _Pass:
         outside = Product(product.coefficient, tuple((v, p) for v, p in product.powers if not v.axes & over))
         inside = Product(1.0, tuple((v, p) for v, p in product.powers if v.axes & over))
         inner = self.spell(inside)
-        if is_const(self.linear(inner, over), 0):
+        if self.cancels(inner, over):
             return self.graph.const(0.0)
         result = self.split(inner, over)
         if result is None:
@@ -307,8 +311,15 @@ class _Pass:
             return None
         return total
 
+    def cancels(self, value: Value, over: Axes) -> bool:
+        """Whether the sum is 0. While this is asked nothing moves into sums, which `linear` would take out again."""
+        before, self.probing = self.probing, True
+        result = self.linear(value, over)
+        self.probing = before
+        return is_const(result, 0)
+
     def linear(self, value: Value, over: Axes) -> Value:
-        """The sum with every linear operation opened, named values too: only to see whether it cancels."""
+        """The sum with every linear operation opened, named values too."""
         g = self.graph
         if not value.axes & over:
             return self.product(self.unfold(value) * self.factors(g.size(over)))

@@ -21,9 +21,8 @@ class SourceMap:
     @classmethod
     def read(cls, path: Path) -> "SourceMap":
         text = path.read_text()
-        statements = [
-            node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Assign | ast.AugAssign | ast.Return)
-        ]
+        kinds = ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Return
+        statements = [node for node in ast.walk(ast.parse(text)) if isinstance(node, kinds)]
         return cls(path, tuple(text.splitlines()), tuple(statements))
 
     def line_of(self, node: Any) -> int:
@@ -85,6 +84,6 @@ def _target(statement: ast.stmt) -> str:
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
         target = statement.targets[0]
         return target.id if isinstance(target, ast.Name) else ""
-    if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
+    if isinstance(statement, ast.AnnAssign | ast.AugAssign) and isinstance(statement.target, ast.Name):
         return statement.target.id
     return ""

@@ -34,15 +34,30 @@ def _wide(value: Any) -> Any:
 
 
 def verify(graph: Graph, reference: Reference, fn: Callable[..., Any]) -> None:
-    """Compares outputs and gradients of the graph with autograd's on random inputs, at the scalars' defaults.
+    """Compares outputs and gradients of the graph with autograd's on random inputs: at the scalars' defaults, and with
+    each number negated and each flag turned, where the reference takes that.
 
     Raises:
         Unsupported: they differ (a scalar steers control flow, say), or every gradient is zero.
     """
+    usual = {s.name: 0.7182818 if s.default is None and s.type == "float" else s.default for s in reference.scalars}
+    _verify_at(graph, reference, fn, usual, "")
+    for scalar in reference.scalars:
+        value = usual[scalar.name]
+        if isinstance(value, bool | float):
+            other = not value if isinstance(value, bool) else -value - 0.5
+            try:
+                _verify_at(graph, reference, fn, {**usual, scalar.name: other}, f" at {scalar.name}={other}")
+            except (ValueError, RuntimeError):
+                pass  # the reference itself refuses that value
+
+
+def _verify_at(
+    graph: Graph, reference: Reference, fn: Callable[..., Any], scalars: dict[str, Any], setting: str
+) -> None:
     generator = torch.Generator().manual_seed(20)
     sizes = axis_sizes(reference)
     tensors = {t.name: _random(t.shape, t.dtype, sizes, generator) for t in reference.tensors}
-    scalars = {s.name: 0.7182818 if s.default is None and s.type == "float" else s.default for s in reference.scalars}
     with InFloat64():
         results = fn(**tensors, **scalars)
     outputs = list(results) if isinstance(results, tuple | list) else [results]
@@ -60,8 +75,8 @@ def verify(graph: Graph, reference: Reference, fn: Callable[..., Any]) -> None:
     ]
     names = [*(o.name for o in graph.outputs), *(f"d{name}" for name in graph.gradients)]
     for name, value, got, want, axes in zip(names, values, found, expected, dims):
-        _compare(reference, graph, name, value, got, laid_out(want, axes, sizes))
-    if all(float(g.abs().max()) < _TOLERANCE for g in gradients if g is not None):
+        _compare(reference, graph, name + setting, value, got, laid_out(want, axes, sizes))
+    if not setting and all(float(g.abs().max()) < _TOLERANCE for g in gradients if g is not None):
         raise Unsupported(
             "every gradient of the reference is zero", reference.name, "a kernel needs something to learn from"
         )
@@ -70,8 +85,10 @@ def verify(graph: Graph, reference: Reference, fn: Callable[..., Any]) -> None:
 def _compare(
     reference: Reference, graph: Graph, name: str, value: Value, got: torch.Tensor, want: torch.Tensor
 ) -> None:
-    error = float((got.expand_as(want) - want).abs().max())
-    scale = max(1.0, float(want.abs().max()))
+    got = got.expand_as(want)
+    same = (got == want) | (got.isnan() & want.isnan())
+    error = float(torch.where(same, 0.0, (got - want).abs()).max())
+    scale = max(1.0, float(torch.where(want.isfinite(), want.abs(), 0.0).max()))
     if not error <= _TOLERANCE * scale:
         raise Unsupported(
             f"the traced graph does not compute what the reference does: {name} differs by {error:.2g}",

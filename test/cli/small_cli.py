@@ -21,6 +21,8 @@ def _views(context, output, brief):
 
 made = (replace(STAGES[0], views=_views), STAGES[1], STAGES[2])
 if "WAIT" in os.environ:
+    # Python leaves an interrupt ignored if it was so at the start, as it is below a shell's background jobs.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     made = (*made[:2], replace(made[2], make=_wait))
 stages.stages_of = lambda request: made
 

@@ -1,5 +1,6 @@
 """What the user typed becomes a Source, or one clear error; nothing of it runs."""
 
+import hashlib
 import subprocess
 import sys
 
@@ -42,7 +43,8 @@ def named(source, folder, name="op", shapes={}, init=()):
 
 def test_catalogue_lists_every_operation_with_a_summary():
     names = catalog_names()
-    assert [name for name, _ in names] == CATALOG
+    found = [name for name, _ in names]
+    assert found == sorted(found) and set(CATALOG) <= set(found)
     assert all(summary.endswith(".") and len(summary) > 20 for _, summary in names)
 
 
@@ -88,6 +90,75 @@ def test_expression(folder, source):
     assert (found.kind, found.text) == ("expression", source)
 
 
+def piped(text, folder, source="-", name="op"):
+    return resolve(name, source, shapes={}, init=[], cwd=folder, read_stdin=lambda: text)
+
+
+@pytest.mark.parametrize("text", ["silu(gate) * up\n", "(silu(gate)\n * up)", "silu(gate) *\n  up"])
+def test_expression_on_standard_input(folder, text):
+    found = piped(text, folder)
+    assert (found.kind, found.entry) == ("expression", "")
+    assert found.text.replace("(silu", "silu").rstrip(")").split() == ["silu(gate)", "*", "up"]
+
+
+def test_file_on_standard_input(folder):
+    found = piped(FUNCTION, folder)
+    assert (found.kind, found.text, found.entry, found.origin) == ("function", FUNCTION, "square", "standard input")
+    assert piped(SEVERAL, folder, "-:Cube").entry == "Cube"
+    assert piped(SEVERAL, folder, name="cube").entry == "cube"
+
+
+@pytest.mark.parametrize(
+    ("text", "source", "what"),
+    [
+        (" \n", "-", "there is nothing on it"),
+        (SEVERAL, "-", "the file defines several functions and classes"),
+        (FUNCTION, "-:cube", "the file defines no 'cube'"),
+        ("divide by the\nlargest value", "-", "the file is not valid Python"),
+    ],
+)
+def test_standard_input_that_cannot_be_used(folder, text, source, what):
+    with pytest.raises(BadInput) as caught:
+        piped(text, folder, source)
+    assert caught.value.what.startswith(what) and caught.value.where.startswith("standard input") and caught.value.todo
+
+
+@pytest.mark.parametrize(("data", "what"), [(b"\xe9", "not UTF-8"), (b"#" * 1_000_001, "longer than 1,000,000 bytes")])
+def test_standard_input_that_cannot_be_read(tmp_path, data, what):
+    command = [sys.executable, "-m", "liger_dev", "analyze", "op", "--from", "-", "--root", str(tmp_path), "--yes"]
+    done = subprocess.run(command, input=data, capture_output=True, check=False)
+    assert done.returncode == 2 and what in done.stderr.decode() and "  do:    " in done.stderr.decode()
+
+
+def fetched(text, folder, source):
+    asked = []
+    read_url = lambda address: asked.append(address) or text
+    return resolve("op", source, shapes={}, init=[], cwd=folder, read_url=read_url), asked
+
+
+def test_page_of_a_repository(folder):
+    found, asked = fetched(SEVERAL, folder, "https://github.com/o/r/blob/main/several.py:cube")
+    assert asked == ["https://raw.githubusercontent.com/o/r/main/several.py"]
+    assert (found.kind, found.text, found.entry, found.origin) == ("function", SEVERAL, "cube", asked[0])
+    assert found.sha256 == hashlib.sha256(SEVERAL.encode()).hexdigest()
+
+
+def test_page_with_several_functions(folder):
+    with pytest.raises(BadInput) as caught:
+        fetched(SEVERAL, folder, "https://files.test/several.py")
+    assert "name one: https://files.test/several.py:NAME" in caught.value.todo
+
+
+def test_model_of_a_benchmark_file_is_taken_by_convention(folder):
+    text = "class Model:\n    pass\n\n\ndef get_inputs():\n    return []\n\n\ndef get_init_inputs():\n    return []\n"
+    assert piped(text, folder).entry == "Model"
+
+
+def test_part_and_arguments_of_a_configuration(folder):
+    found = resolve("op", "square.py", shapes={}, init=["config.hidden_size=64"], cwd=folder, part=2)
+    assert (found.part, found.init) == (2, {"config.hidden_size": 64})
+
+
 def test_shapes_and_init_values(folder):
     found = named("square.py", folder, shapes={"x": "B, T,64"}, init=["hidden_size=4096", "eps = 1e-6", "kind='tanh'"])
     assert found.shapes == {"x": ("B", "T", 64)}
@@ -106,9 +177,9 @@ def test_shapes_and_init_values(folder):
         ("several.py:quad", "the file defines no 'quad'", "square, cube, Cube, _private"),
         ("several.py", "the file defines several functions and classes", "several.py:NAME, of square, cube, Cube"),
         ("empty.py", "the file defines no public function or class", "define the operation"),
-        ("https://github.com/a/b.py", "sources from a URL are not in this version yet", ".py file"),
+        ("http://github.com/a/b.py", "the address is http:// and not https://", "--from FILE.py"),
         ("a norm that divides by the largest value", "the source is not understood", "--engine claude"),
-        ("softmaxx", "'softmaxx' is neither in the catalogue nor a file", "did you mean softmax or log_softmax?"),
+        ("softmaxx", "'softmaxx' is neither in the catalogue nor a file", "did you mean softmax or log_softmax"),
     ],
 )
 def test_source_that_cannot_be_read(folder, source, what, todo):

@@ -1,0 +1,116 @@
+"""A text in, a Source out: from a file, standard input or a URL, with the function or class in it that is meant."""
+
+import ast
+import sys
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from liger_dev.errors import BadInput
+from liger_dev.fetching import LARGEST
+from liger_dev.fetching import raw_address
+from liger_dev.fetching import split_entry
+from liger_dev.records import Source
+from liger_dev.records import digest
+
+
+def file_source(path: Path, entry: str | None, shown: str, name: str) -> Source:
+    """The Source in a Python file, which the user calls `shown`. Raises BadInput if it can't be read."""
+    if path.is_dir():
+        raise not_a_python_file(path, shown)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise BadInput(
+            "there is no such file", shown, f"the working directory is {path.parent}; check the path"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise BadInput("the file is not UTF-8", f"{shown}, byte {error.start}", "save it as UTF-8") from None
+    except OSError as error:
+        raise BadInput(f"the file can't be read: {error.strerror}", shown, "check its permissions") from None
+    return Source("function", text, _entry(text, entry, shown, name), shown)
+
+
+def url_source(source: str, name: str, read_url: Callable[[str], str]) -> Source:
+    """The Source at an https address, `:Name` after it or not. Raises BadInput for what `fetch` refuses."""
+    page, entry = split_entry(source)
+    address = raw_address(page)
+    text = read_url(address)
+    return replace(_python(text, entry, address, name), sha256=digest(text))
+
+
+def text_source(text: str, entry: str | None, shown: str, name: str) -> Source:
+    """The Source in a snippet: an expression, or the text of a Python file."""
+    if not text.strip():
+        raise BadInput("there is nothing on it", shown, "pipe a Python file or an expression into it")
+    if entry is None and is_expression(text):
+        return expression_source(" ".join(text.split()))
+    return _python(text, entry, shown, name)
+
+
+def expression_source(text: str) -> Source:
+    return Source("expression", text, "", f"expression: {text}")
+
+
+def is_expression(text: str) -> bool:
+    try:
+        ast.parse(" ".join(text.split()), mode="eval")
+    except (SyntaxError, ValueError):
+        return False
+    return True
+
+
+def read_standard_input() -> str:
+    """What stands on standard input. Raises BadInput if it is too long or no UTF-8."""
+    if sys.stdin.isatty():
+        print("reading a Python file or an expression from the terminal; end it with Ctrl-D", file=sys.stderr)
+    data = sys.stdin.buffer.read(LARGEST + 1)
+    if len(data) > LARGEST:
+        raise BadInput(f"the text is longer than {LARGEST:,} bytes", "standard input", "name a smaller file")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BadInput("the text is not UTF-8", f"standard input, byte {error.start}", "save it as UTF-8") from None
+
+
+def not_a_python_file(path: Path, shown: str) -> BadInput:
+    what = "the source is a directory" if path.is_dir() else "the source is not a Python file"
+    return BadInput(what, shown, "name a .py file, as in path.py:Name")
+
+
+def _python(text: str, entry: str | None, shown: str, name: str) -> Source:
+    return Source("function", text, _entry(text, entry, shown, name), shown)
+
+
+def _entry(text: str, entry: str | None, shown: str, name: str) -> str:
+    """The function or class to take: the one that is asked for, or the only one that can be meant."""
+    try:
+        tree = ast.parse(text)
+    except SyntaxError as error:
+        raise BadInput(
+            f"the file is not valid Python: {error.msg}", f"{shown}:{error.lineno}", "mend the line"
+        ) from None
+    except ValueError as error:
+        raise BadInput(f"the file is not valid Python: {error}", shown, "save it as plain text") from None
+    names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    if entry is not None:
+        if entry in names:
+            return entry
+        raise BadInput(f"the file defines no '{entry}'", shown, f"it defines {_listing(names)}")
+    public = [name for name in names if not name.startswith("_")]
+    if not public:
+        raise BadInput("the file defines no public function or class", shown, "define the operation as a function")
+    if "get_inputs" in names and "Model" in names:
+        return "Model"  # KernelBench's convention
+    if len(public) == 1 or name in public:
+        return name if name in public else public[0]
+    raise BadInput(
+        "the file defines several functions and classes",
+        shown,
+        f"name one: {'-' if shown == 'standard input' else shown}:NAME, of {_listing(public)}",
+    )
+
+
+def _listing(names: list[str]) -> str:
+    return ", ".join(names) if names else "no functions or classes"
