@@ -9,6 +9,10 @@ import pytest
 os.environ.setdefault("PYTEST_TIMEOUT", "300")
 
 
+def pytest_addoption(parser):
+    parser.addoption("--update-golden", action="store_true", help="write what is emitted now to test/compiler/golden")
+
+
 def pytest_collection_modifyitems(items):
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if not marked:

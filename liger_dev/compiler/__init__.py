@@ -16,6 +16,7 @@ from liger_dev.compiler.expand import expand
 from liger_dev.compiler.host import Host
 from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Output
+from liger_dev.compiler.lower import ROWS
 from liger_dev.compiler.lower import lower
 from liger_dev.compiler.operation import operation_values
 from liger_dev.compiler.optional import find_neutrals
@@ -58,7 +59,7 @@ def differentiated(reference: Reference, fn: Callable[..., Any], source: Path) -
     graph = Graph()
 
     def lowered(absent: frozenset[str] = frozenset()) -> list[Output]:
-        return lower(graph, trace(fn, reference, source, absent), reference)
+        return lower(graph, trace(fn, reference, source, absent, ROWS), reference)
 
     graph.outputs[:] = lowered()
     leaf_names(graph)

@@ -48,9 +48,6 @@ def _one(
         case "input":
             tensor = tensors[value]
             return tensor.double() if value.dtype == "float" else tensor
-        case "index":
-            axis = value.attr("axis")
-            return torch.arange(sizes[axis]).reshape([n if name == axis else 1 for name, n in sizes.items()])
         case "const":
             return _scalar(value.attr("value"), order)
         case "param":
@@ -60,6 +57,9 @@ def _one(
             for axis in value.attr("over"):
                 number *= sizes[axis]
             return _scalar(float(number), order)
+        case "index":
+            shape = [sizes[axis] if axis == value.attr("axis") else 1 for axis in order]
+            return torch.arange(sizes[value.attr("axis")]).reshape(shape)
         case "sum" | "max" | "logsumexp":
             dims = [order.index(axis) for axis in value.attr("over")]
             reduce: dict[str, Callable[..., torch.Tensor]] = {

@@ -364,7 +364,7 @@ def _settings(host: Host, spec: KernelSpec, stage: str) -> str:
 
 def _last_axis(graph: Graph) -> str:
     """The axis that lies together in memory in the largest tensor."""
-    largest = max((read_axes(t.dims) for t in (*graph.inputs, *graph.outputs)), key=len)
+    largest = max([read_axes(i.dims) for i in graph.inputs] + [read_axes(o.dims) for o in graph.outputs], key=len)
     return largest[-1] if largest else ""
 
 

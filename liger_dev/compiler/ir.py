@@ -221,7 +221,8 @@ class Graph:
 
     def dims_of(self, name: str) -> Dims:
         """The dimensions of an input, or of an output or its gradient, by name."""
-        for tensor in (*self.inputs, *self.outputs):
+        tensors: list[Input | Output] = [*self.inputs, *self.outputs]
+        for tensor in tensors:
             if name in (tensor.name, f"d{tensor.name}"):
                 return tensor.dims
         raise AssertionError(f"no tensor {name}")

@@ -143,7 +143,7 @@ def footprint(graph: Graph, value: Value, stop: Iterable[Value] = ()) -> Axes:
 
 def memory_order(graph: Graph, axes: Axes) -> tuple[str, ...]:
     """Axes in the order in which tensors keep them: that of the first tensor that has them all, else pieced together."""
-    orders = [read_axes(t.dims) for t in (*graph.outputs, *graph.inputs)]
+    orders = [read_axes(o.dims) for o in graph.outputs] + [read_axes(i.dims) for i in graph.inputs]
     orders += [
         read_axes(graph.dims_of(v.attr("name")), v.attr("slices"))
         for v in graph.walk([*(o.value for o in graph.outputs), *graph.gradients.values()])

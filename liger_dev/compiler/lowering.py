@@ -187,9 +187,10 @@ def split_merged(state: Lowering, a: tuple[str, ...], b: tuple[str, ...]) -> Non
             raise SplitAxis(one[0], sizes, (False, state.graph.sizes[other[1]].isdigit()))
 
 
-def dtype_of(state: Lowering, terms: list[Term]) -> frozenset[str]:
-    """Promotion: of tensors with dimensions if there are any; nothing once float32 takes over."""
-    if state.node.meta["val"].dtype != torch.bfloat16:
+def dtype_of(state: Lowering, terms: list[Term], dtype: torch.dtype | None = None) -> frozenset[str]:
+    """Promotion: of tensors with dimensions if there are any; nothing once float32 takes over. `dtype` is the node's
+    own unless given."""
+    if (dtype or state.node.meta["val"].dtype) != torch.bfloat16:
         return frozenset()
     ranked = [t for t in terms if t.dims] or terms
     return frozenset().union(*(t.dtype_of for t in ranked))
@@ -214,6 +215,24 @@ def pointwise(make: Callable[..., Value]) -> Row:
 
 def operation(name: str) -> Row:
     return pointwise(lambda g, *values: g.make(name, *values))
+
+
+def function(name: str) -> Row:
+    """A row of a mathematical function, which takes integers and bools as floats."""
+    return pointwise(lambda g, *values: g.make(name, *(as_float(g, value) for value in values)))
+
+
+def as_float(g: Graph, value: Value) -> Value:
+    if value.dtype == "float":
+        return value
+    return g.const(float(value.attr("value"))) if value.op == "const" else g.make("float", value)
+
+
+def truth(g: Graph, value: Value) -> Value:
+    """Whether a number is other than 0."""
+    if value.dtype == "bool":
+        return value
+    return g.make("ne", value, g.const(0.0 if value.dtype == "float" else 0))
 
 
 def scaled(make: Callable[[Graph, Value, Value], Value]) -> Row:

@@ -21,6 +21,19 @@ _BY_OP = {
     "neg": "negated",
     "abs": "magnitude",
     "round": "rounded",
+    "rint": "rounded",
+    "trunc": "whole",
+    "int": "whole",
+    "float": "number",
+    "norm_root": "norm",
+    "clamp_min": "clamped",
+    "clamp_max": "clamped",
+    "pow": "power",
+    "mod": "rest",
+    "fmod": "rest",
+    "bitand": "bits",
+    "bitor": "bits",
+    "binary_cross_entropy": "loss",
 }
 
 
@@ -52,7 +65,7 @@ def suggest(value: Value, names: Mapping[Value, str]) -> str:
             return f"minus_{args[0]}"
         case "round" if args[0]:
             return f"{args[0]}_rounded"
-        case "eq" | "ne" | "lt" | "le" | "gt" | "ge":
+        case "eq" | "ne" | "lt" | "le" | "gt" | "ge" | "and" | "or" | "not":
             return "condition"
     return _BY_OP.get(value.op, value.op)
 

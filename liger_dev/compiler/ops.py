@@ -1,70 +1,56 @@
 """One row an operation: arity, result type, what it means in torch, how Triton and a formula spell it, its adjoint.
 
-Adding an operation is adding a row here and its test; a row can't be half-defined.
+Adding an operation is adding a row (here, or in `ops_functions`) and its test; a row can't be half-defined.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import math
+
 from typing import TYPE_CHECKING
-from typing import Any
 
 import torch
+
+from liger_dev.compiler.op import AND
+from liger_dev.compiler.op import ATOM as ATOM
+from liger_dev.compiler.op import COMPARE
+from liger_dev.compiler.op import NEGATION
+from liger_dev.compiler.op import OR
+from liger_dev.compiler.op import PRODUCT as PRODUCT
+from liger_dev.compiler.op import SUM as SUM
+from liger_dev.compiler.op import Adjoint
+from liger_dev.compiler.op import Op as Op
+from liger_dev.compiler.op import call
+from liger_dev.compiler.op import infix
+from liger_dev.compiler.op import leaf
+from liger_dev.compiler.op import no_gradient
+from liger_dev.compiler.op import one
+from liger_dev.compiler.op import reduction
+from liger_dev.compiler.ops_functions import FUNCTIONS
 
 if TYPE_CHECKING:
     from liger_dev.compiler.ir import Graph
     from liger_dev.compiler.ir import Value
 
-Adjoint = Callable[["Graph", "Value", "Value"], list["Value | None"]]
-
-# Binding strength of operators, as in Python, where & and | bind tighter than comparisons; an operand that binds less
-# tightly gets parentheses.
-COMPARE, OR, AND, SUM, PRODUCT, NEGATION, ATOM = 1, 2, 3, 4, 5, 6, 9
-
-
-@dataclass(frozen=True)
-class Op:
-    """What one operation means, to each interpreter of the graph.
-
-    Args:
-        arity: number of arguments; None if it varies.
-        triton, formula: format strings over the arguments' spellings; empty for leaves.
-        strength: of the outermost operator in both.
-        evaluate: torch function of the arguments (and attributes), or None for leaves and reductions.
-        adjoint: (graph, value, gradient of value) -> gradient of each argument; None where there is none.
-        dtype: the result's type if it does not follow from the arguments.
-        precise: needs float32 whatever the inputs are (listed in the profile).
-    """
-
-    arity: int | None
-    triton: str
-    formula: str
-    strength: int
-    evaluate: Callable[..., Any] | None
-    adjoint: Adjoint | None
-    dtype: str = ""
-    reduces: bool = False
-    precise: bool = False
-
-
-def _none(g: "Graph", v: "Value", d: "Value") -> list["Value | None"]:
-    return [None] * len(v.args)
-
-
-def _one(rule: "Callable[[Graph, Value, Value, Value], Value]") -> Adjoint:
-    """The adjoint of a unary operation from its rule (graph, argument, result, gradient) -> gradient."""
-    return lambda g, v, d: [rule(g, v.args[0], v, d)]
-
 
 def _pow(g: "Graph", v: "Value", d: "Value") -> list["Value | None"]:
     base, exponent = v.args
-    lowered = g.make("pow", base, g.sub(exponent, g.const(1.0)))
-    d_base = g.mul(d, g.mul(exponent, lowered))
-    if exponent.op in ("const", "param"):
-        return [d_base, None]
-    # torch gives 0 where 0 * inf would stand: at exponent 0, and at base 0.
-    d_exponent = g.mul(d, g.mul(v, g.make("log", base)))
     zero = g.const(0.0)
-    return [g.where(g.make("eq", exponent, zero), zero, d_base), g.where(g.make("eq", base, zero), zero, d_exponent)]
+    d_base = d_exponent = None
+    if base.op != "const":
+        lowered = g.make("pow", base, g.sub(exponent, g.const(1.0)))
+        d_base = g.mul(d, g.mul(exponent, lowered))
+    if exponent.op not in ("const", "param"):
+        # torch gives 0 where 0 * inf would stand: at exponent 0, and at base 0.
+        if d_base is not None:
+            d_base = g.where(g.make("eq", exponent, zero), zero, d_base)
+        logarithm = g.const(math.log(base.attr("value"))) if _is_positive(base) else g.make("log", base)
+        d_exponent = g.mul(d, g.mul(v, logarithm))
+        if not _is_positive(base):
+            d_exponent = g.where(g.make("eq", base, zero), zero, d_exponent)
+    return [d_base, d_exponent]
+
+
+def _is_positive(value: "Value") -> bool:
+    return value.op == "const" and value.attr("value") > 0
 
 
 def _pick(compare: str) -> Adjoint:
@@ -82,8 +68,29 @@ def _pick(compare: str) -> Adjoint:
 
 
 def _clamp(compare: str) -> Adjoint:
-    """Adjoint of a clamp to a bound that carries no gradient: torch lets the gradient through at the bound."""
-    return lambda g, v, d: [g.where(g.make(compare, *v.args), d, g.const(0.0)), None]
+    """Adjoint of a clamp: torch lets the gradient through to the operand at the bound."""
+
+    def rule(g: "Graph", v: "Value", d: "Value") -> list["Value | None"]:
+        inside = g.make(compare, *v.args)
+        bound = None if v.args[1].op in ("const", "param") else g.where(inside, g.const(0.0), d)
+        return [g.where(inside, d, g.const(0.0)), bound]
+
+    return rule
+
+
+def _extremum(g: "Graph", v: "Value", d: "Value") -> list["Value | None"]:
+    """Adjoint of a maximum over axes. torch shares the gradient evenly among the elements that attain it; where it has
+    their index (`ties="first"`), the first one has it all."""
+    x, zero = v.args[0], g.const(0.0)
+    attains = g.make("eq", x, v)
+    if dict(v.attrs).get("ties") == "first":
+        (axis,) = v.attr("over")
+        position = g.make("float", g.make("index", axes=frozenset({axis}), axis=axis))
+        behind = g.where(attains, g.neg(position), g.const(-math.inf))
+        first = g.neg(g.make("max", behind, over=(axis,)))
+        return [g.where(g.make("eq", position, first), d, zero)]
+    ties = g.sum(g.where(attains, g.const(1.0), zero), v.attr("over"))
+    return [g.where(attains, g.div(d, ties), zero)]
 
 
 def _softmax(g: "Graph", v: "Value", d: "Value") -> list["Value | None"]:
@@ -99,53 +106,39 @@ def _logsumexp(g: "Graph", v: "Value", d: "Value") -> list["Value | None"]:
     return [g.mul(d, g.make("exp", g.sub(v.args[0], v)))]
 
 
-def _leaf() -> Op:
-    return Op(0, "", "", ATOM, None, _none)
+def _propagating(name: str) -> str:
+    return f"tl.{name}({{0}}, {{1}}, propagate_nan=tl.PropagateNan.ALL)"
 
-
-def _call(name: str, evaluate: Callable[..., Any], rule: Any, formula: str = "", precise: bool = True) -> Op:
-    return Op(
-        1, f"{name}({{0}})", f"{formula or name.split('.')[-1]}({{0}})", ATOM, evaluate, rule, "float", False, precise
-    )
-
-
-def _infix(symbol: str, strength: int, evaluate: Callable[..., Any], rule: Adjoint, dtype: str = "") -> Op:
-    spelled = f"{{0}} {symbol} {{1}}"
-    return Op(2, spelled, spelled, strength, evaluate, rule, dtype)
-
-
-def _reduction(name: str, rule: Adjoint | None, precise: bool = True) -> Op:
-    return Op(1, "", f"{name}({{0}})", ATOM, None, rule, "", True, precise)
-
-
-_TWO_OVER_SQRT_PI = 1.1283791670955126
 
 OPS: dict[str, Op] = {
-    "input": _leaf(),
-    "const": _leaf(),
-    "index": _leaf(),
-    "param": _leaf(),
-    "size": _leaf(),
-    "add": _infix("+", SUM, torch.add, lambda g, v, d: [d, d]),
-    "sub": _infix("-", SUM, torch.sub, lambda g, v, d: [d, g.neg(d)]),
-    "mul": _infix("*", PRODUCT, torch.mul, lambda g, v, d: [g.mul(d, v.args[1]), g.mul(d, v.args[0])]),
-    "div": _infix(
+    **FUNCTIONS,
+    "input": leaf(),
+    "const": leaf(),
+    "param": leaf(),
+    "size": leaf(),
+    "add": infix("+", SUM, torch.add, lambda g, v, d: [d, d]),
+    "sub": infix("-", SUM, torch.sub, lambda g, v, d: [d, g.neg(d)]),
+    "mul": infix("*", PRODUCT, torch.mul, lambda g, v, d: [g.mul(d, v.args[1]), g.mul(d, v.args[0])]),
+    "div": infix(
         "/",
         PRODUCT,
         torch.div,
         lambda g, v, d: [g.div(d, v.args[1]), g.neg(g.div(g.mul(d, v), v.args[1]))],
     ),
-    "neg": Op(1, "-{0}", "-{0}", NEGATION, torch.neg, _one(lambda g, x, y, d: g.neg(d))),
+    "neg": Op(1, "-{0}", "-{0}", NEGATION, torch.neg, one(lambda g, x, y, d: g.neg(d))),
     "pow": Op(2, "libdevice.pow({0}, {1})", "pow({0}, {1})", ATOM, torch.pow, _pow, "float", False, True),
-    "eq": _infix("==", COMPARE, torch.eq, _none, "bool"),
-    "ne": _infix("!=", COMPARE, torch.ne, _none, "bool"),
-    "lt": _infix("<", COMPARE, torch.lt, _none, "bool"),
-    "le": _infix("<=", COMPARE, torch.le, _none, "bool"),
-    "gt": _infix(">", COMPARE, torch.gt, _none, "bool"),
-    "ge": _infix(">=", COMPARE, torch.ge, _none, "bool"),
-    "and": _infix("&", AND, torch.logical_and, _none, "bool"),
-    "or": _infix("|", OR, torch.logical_or, _none, "bool"),
-    "not": Op(1, "~{0}", "not {0}", NEGATION, torch.logical_not, _none, "bool"),
+    "eq": infix("==", COMPARE, torch.eq, no_gradient, "bool"),
+    "ne": infix("!=", COMPARE, torch.ne, no_gradient, "bool"),
+    "lt": infix("<", COMPARE, torch.lt, no_gradient, "bool"),
+    "le": infix("<=", COMPARE, torch.le, no_gradient, "bool"),
+    "gt": infix(">", COMPARE, torch.gt, no_gradient, "bool"),
+    "ge": infix(">=", COMPARE, torch.ge, no_gradient, "bool"),
+    "and": infix("&", AND, torch.logical_and, no_gradient, "bool"),
+    "or": infix("|", OR, torch.logical_or, no_gradient, "bool"),
+    "not": Op(1, "~{0}", "not {0}", NEGATION, torch.logical_not, no_gradient, "bool"),
+    "bitand": infix("&", AND, lambda a, b: torch.bitwise_and(a.long(), b.long()), no_gradient, "int"),
+    "bitor": infix("|", OR, lambda a, b: torch.bitwise_or(a.long(), b.long()), no_gradient, "int"),
+    "mod": infix("%", PRODUCT, torch.fmod, no_gradient, "int"),
     "where": Op(
         3,
         "tl.where({0}, {1}, {2})",
@@ -154,20 +147,20 @@ OPS: dict[str, Op] = {
         torch.where,
         lambda g, v, d: [None, g.where(v.args[0], d, g.const(0.0)), g.where(v.args[0], g.const(0.0), d)],
     ),
-    "maximum": Op(2, "tl.maximum({0}, {1})", "max({0}, {1})", ATOM, torch.maximum, _pick("gt")),
-    "minimum": Op(2, "tl.minimum({0}, {1})", "min({0}, {1})", ATOM, torch.minimum, _pick("lt")),
-    "clamp_min": Op(2, "tl.maximum({0}, {1})", "max({0}, {1})", ATOM, torch.maximum, _clamp("ge")),
-    "clamp_max": Op(2, "tl.minimum({0}, {1})", "min({0}, {1})", ATOM, torch.minimum, _clamp("le")),
-    # where keeps NaN, as torch.relu does; tl.maximum(x, 0.0) would not.
+    "maximum": Op(2, _propagating("maximum"), "max({0}, {1})", ATOM, torch.maximum, _pick("gt")),
+    "minimum": Op(2, _propagating("minimum"), "min({0}, {1})", ATOM, torch.minimum, _pick("lt")),
+    # where keeps NaN, as torch does; tl.maximum(x, 0.0) would not.
+    "clamp_min": Op(2, "tl.where({0} < {1}, {1}, {0})", "max({0}, {1})", ATOM, torch.maximum, _clamp("ge")),
+    "clamp_max": Op(2, "tl.where({0} > {1}, {1}, {0})", "min({0}, {1})", ATOM, torch.minimum, _clamp("le")),
     "relu": Op(
         1,
         "tl.where({0} < 0.0, 0.0, {0})",
         "relu({0})",
         ATOM,
         torch.relu,
-        _one(lambda g, x, y, d: g.where(g.make("le", x, g.const(0.0)), g.const(0.0), d)),
+        one(lambda g, x, y, d: g.where(g.make("le", x, g.const(0.0)), g.const(0.0), d)),
     ),
-    "abs": _call("tl.abs", torch.abs, _one(lambda g, x, y, d: g.mul(d, g.make("sign", x))), precise=False),
+    "abs": call("tl.abs", torch.abs, one(lambda g, x, y, d: g.mul(d, g.make("sign", x))), precise=False),
     "sign": Op(
         1,
         "tl.where({0} > 0.0, 1.0, tl.where({0} < 0.0, -1.0, 0.0))",
@@ -176,39 +169,21 @@ OPS: dict[str, Op] = {
         torch.sign,
         lambda g, v, d: [None],
     ),
-    "exp": _call("tl.exp", torch.exp, _one(lambda g, x, y, d: g.mul(d, y))),
-    "log": _call("tl.log", torch.log, _one(lambda g, x, y, d: g.div(d, x))),
-    "log1p": _call("libdevice.log1p", torch.log1p, _one(lambda g, x, y, d: g.div(d, g.add(x, g.const(1.0))))),
-    "expm1": _call("libdevice.expm1", torch.expm1, _one(lambda g, x, y, d: g.mul(d, g.add(y, g.const(1.0))))),
-    "sqrt": _call("tl.sqrt", torch.sqrt, _one(lambda g, x, y, d: g.div(g.mul(g.const(0.5), d), y))),
-    "rsqrt": _call("tl.rsqrt", torch.rsqrt, _one(lambda g, x, y, d: g.mul(g.mul(g.const(-0.5), d), g.power(y, 3)))),
-    "sigmoid": _call(
-        "tl.sigmoid",
-        torch.sigmoid,
-        _one(lambda g, x, y, d: g.mul(d, g.mul(y, g.sub(g.const(1.0), y)))),
+    "float": Op(
+        1, "tl.cast({0}, tl.float32)", "float({0})", ATOM, lambda x: x.double(), lambda g, v, d: [None], "float"
     ),
-    "tanh": _call(
-        "libdevice.tanh",
-        torch.tanh,
-        _one(lambda g, x, y, d: g.mul(d, g.sub(g.const(1.0), g.mul(y, y)))),
-    ),
-    "erf": _call(
-        "tl.erf",
-        torch.erf,
-        _one(lambda g, x, y, d: g.mul(d, g.mul(g.const(_TWO_OVER_SQRT_PI), g.make("exp", g.neg(g.mul(x, x)))))),
-    ),
-    "sin": _call("tl.sin", torch.sin, _one(lambda g, x, y, d: g.mul(d, g.make("cos", x)))),
-    "cos": _call("tl.cos", torch.cos, _one(lambda g, x, y, d: g.neg(g.mul(d, g.make("sin", x))))),
-    "float": Op(1, "{0}.to(tl.float32)", "float({0})", ATOM, lambda x: x.double(), lambda g, v, d: [None], "float"),
+    "int": Op(1, "tl.cast({0}, tl.int64)", "trunc({0})", ATOM, torch.trunc, no_gradient, "int"),
+    # The position along an axis.
+    "index": Op(0, "cols", "index", ATOM, None, no_gradient, "int"),
     # A rounding that the reference asks for: to the dtype of the inputs named by `like`.
-    "round": Op(1, "", "{0}", ATOM, lambda x, like: x, _one(lambda g, x, y, d: d), "float"),
+    "round": Op(1, "", "{0}", ATOM, lambda x, like: x, one(lambda g, x, y, d: d), "float"),
     # Pieces side by side along an axis; lifted to the outputs before differentiation.
     "cat": Op(None, "", "cat({0})", ATOM, None, None),
     # The identity forward, no gradient backward.
     "detach": Op(1, "{0}", "{0}", ATOM, lambda x: x, lambda g, v, d: [None]),
-    "sum": _reduction("sum", lambda g, v, d: [d]),
-    "max": _reduction("max", None, precise=False),
+    "sum": reduction("sum", lambda g, v, d: [d]),
+    "max": reduction("max", _extremum, precise=False),
     "softmax": Op(1, "", "softmax({0})", ATOM, None, _softmax, "float", False, True),
     "log_softmax": Op(1, "", "log_softmax({0})", ATOM, None, _log_softmax, "float", False, True),
-    "logsumexp": _reduction("logsumexp", _logsumexp),
+    "logsumexp": reduction("logsumexp", _logsumexp),
 }

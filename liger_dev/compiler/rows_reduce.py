@@ -1,17 +1,23 @@
-"""Rows of reductions and of what is made of them: sums, means, variances, softmax, norms."""
+"""Rows of reductions and of what is made of them: sums, means, extrema, variances, softmax, norms of rows."""
 
 from collections.abc import Callable
 from typing import Any
 
 from liger_dev.compiler.ir import Dims
+from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Value
 from liger_dev.compiler.lowering import Lowering
 from liger_dev.compiler.lowering import Row
 from liger_dev.compiler.lowering import Term
+from liger_dev.compiler.lowering import as_float
+from liger_dev.compiler.lowering import dtype_of
 from liger_dev.compiler.lowering import result
+from liger_dev.compiler.lowering import truth
+
+Axes = frozenset[str]
 
 
-def _over(state: Lowering, t: Term, dim: Any, keepdim: bool) -> tuple[frozenset[str], Dims]:
+def over_dims(t: Term, dim: Any, keepdim: bool) -> tuple[Axes, Dims]:
     """The axes that a reduction over dimensions sums away, and the dimensions that are left."""
     given = list(range(len(t.dims))) if dim is None or dim == [] else [dim] if isinstance(dim, int) else list(dim)
     gone = {d % len(t.dims) for d in given}
@@ -20,38 +26,100 @@ def _over(state: Lowering, t: Term, dim: Any, keepdim: bool) -> tuple[frozenset[
     return axes, left
 
 
-def _sum(state: Lowering, x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Term:
-    t = state.term(x)
-    over, dims = _over(state, t, dim, keepdim)
-    return result(state, state.graph.sum(t.value, over), [t], dims)
+def _reduction(make: Callable[[Graph, Value, Axes], Value]) -> Row:
+    """A row from a rule (graph, value, axes) -> value; bools and integers are counted as floats."""
+
+    def row(state: Lowering, x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None, **_: Any) -> Term:
+        t = state.term(x)
+        over, dims = over_dims(t, dim, keepdim)
+        return result(state, make(state.graph, as_float(state.graph, t.value), over), [t], dims)
+
+    return row
 
 
-def _mean_value(state: Lowering, value: Value, over: frozenset[str]) -> Value:
-    g = state.graph
+def mean_value(state: Lowering, value: Value, over: Axes) -> Value:
+    return _mean(state.graph, value, over)
+
+
+def _mean(g: Graph, value: Value, over: Axes) -> Value:
     return g.div(g.sum(value, over), g.size(over))
 
 
-def _mean(state: Lowering, x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Term:
-    t = state.term(x)
-    over, dims = _over(state, t, dim, keepdim)
-    return result(state, _mean_value(state, t.value, over), [t], dims)
+# Extrema
 
 
-def _variance(state: Lowering, value: Value, over: frozenset[str], correction: float) -> Value:
+def largest(g: Graph, value: Value, over: Axes) -> Value:
+    """The maximum; an axis that `value` does not vary over adds nothing to it."""
+    over &= value.axes
+    return g.make("max", value, over=tuple(sorted(over))) if over else value
+
+
+def smallest(g: Graph, value: Value, over: Axes) -> Value:
+    return g.neg(largest(g, g.neg(value), over))
+
+
+def _with_index(sign: int) -> Row:
+    """max(dim) and min(dim): their gradient belongs to the first element that attains the value."""
+
+    def row(state: Lowering, x: Any, dim: int, keepdim: bool = False) -> tuple[Term, None]:
+        t, g = state.term(x), state.graph
+        over, dims = over_dims(t, dim, keepdim)
+        over &= t.value.axes
+        value = t.value
+        if over:
+            operand = value if sign > 0 else g.neg(value)
+            value = g.make("max", operand, over=tuple(sorted(over)), ties="first")
+            value = value if sign > 0 else g.neg(value)
+        return _part(state, 0, value, t, dims), None
+
+    return row
+
+
+# Of two results
+
+
+def _part(state: Lowering, position: int, value: Value, t: Term, dims: Dims) -> Term:
+    """One of a node's several results."""
+    return Term(value, dims, dtype_of(state, [t], state.node.meta["val"][position].dtype))
+
+
+def _item(state: Lowering, several: Any, position: int) -> Any:
+    found = state.terms[several][position]
+    if found is None and state.node.users:
+        raise state.refuse(f"the indices of {several.target} are used", "take its values only")
+    return found
+
+
+def _refused(reason: str) -> Row:
+    def row(state: Lowering, *_: Any, **__: Any) -> Term:
+        raise state.refuse(reason)
+
+    return row
+
+
+# Variances
+
+
+def variance_value(state: Lowering, value: Value, over: Axes, correction: float) -> Value:
     g = state.graph
-    mean = state.name(_mean_value(state, value, over), "mean")
+    mean = state.name(mean_value(state, value, over), "mean")
     centered = state.name(g.sub(value, mean), "centered")
     count = g.sub(g.size(over), g.const(int(correction))) if correction else g.size(over)
     return g.div(g.sum(g.mul(centered, centered), over), count)
 
 
-def _var(root: bool, x_dim_correction: Callable[..., tuple[Any, Any, float, bool]]) -> Row:
-    def row(state: Lowering, *args: Any, **kwargs: Any) -> Term:
-        x, dim, correction, keepdim = x_dim_correction(*args, **kwargs)
-        t = state.term(x)
-        over, dims = _over(state, t, dim, keepdim)
-        value = state.name(_variance(state, t.value, over, correction), "var")
-        return result(state, state.graph.make("sqrt", value) if root else value, [t], dims)
+def _var(root: bool, by: Callable[..., tuple[Any, Any, float, bool]], with_mean: bool = False) -> Row:
+    """var, std (`root`) and, `with_mean`, the pair with the mean; `by` sorts torch's arguments."""
+
+    def row(state: Lowering, *args: Any, **kwargs: Any) -> Any:
+        x, dim, correction, keepdim = by(*args, **kwargs)
+        t, g = state.term(x), state.graph
+        over, dims = over_dims(t, dim, keepdim)
+        value = state.name(variance_value(state, t.value, over, correction), "var")
+        spread = g.make("norm_root", value) if root else value
+        if not with_mean:
+            return result(state, spread, [t], dims)
+        return _part(state, 0, spread, t, dims), _part(state, 1, mean_value(state, t.value, over), t, dims)
 
     return row
 
@@ -61,7 +129,10 @@ def _by_correction(x: Any, dim: Any = None, correction: Any = 1, keepdim: bool =
 
 
 def _by_unbiased(x: Any, dim: Any = None, unbiased: bool = True, keepdim: bool = False) -> Any:
-    return x, dim, int(unbiased), keepdim
+    return (x, None, int(dim), keepdim) if isinstance(dim, bool) else (x, dim, int(unbiased), keepdim)
+
+
+# Softmax and its relatives
 
 
 def _along(name: str) -> Row:
@@ -69,7 +140,7 @@ def _along(name: str) -> Row:
 
     def row(state: Lowering, x: Any, dim: int, dtype: Any = None) -> Term:
         t = state.term(x)
-        over, _ = _over(state, t, dim, True)
+        over, _ = over_dims(t, dim, True)
         return result(state, state.graph.make(name, t.value, axes=t.value.axes, over=tuple(sorted(over))), [t], t.dims)
 
     return row
@@ -77,11 +148,14 @@ def _along(name: str) -> Row:
 
 def _logsumexp(state: Lowering, x: Any, dim: Any, keepdim: bool = False) -> Term:
     t = state.term(x)
-    over, dims = _over(state, t, dim, keepdim)
+    over, dims = over_dims(t, dim, keepdim)
     return result(state, state.graph.make("logsumexp", t.value, over=tuple(sorted(over))), [t], dims)
 
 
-def _affine(state: Lowering, value: Value, terms: list[Term], weight: Any, bias: Any) -> Value:
+# Norms over the last dimensions
+
+
+def affine(state: Lowering, value: Value, terms: list[Term], weight: Any, bias: Any) -> Value:
     for part, make in ((weight, state.graph.mul), (bias, state.graph.add)):
         if part is not None:
             terms.append(state.term(part))
@@ -93,12 +167,12 @@ def _layer_norm(
     state: Lowering, x: Any, shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5, *_: Any
 ) -> Term:
     t, g = state.term(x), state.graph
-    over, _left = _over(state, t, list(range(-len(shape), 0)), True)
-    variance = _variance(state, t.value, over, 0)
-    centered = g.sub(t.value, _mean_value(state, t.value, over))
+    over, _left = over_dims(t, list(range(-len(shape), 0)), True)
+    variance = variance_value(state, t.value, over, 0)
+    centered = g.sub(t.value, mean_value(state, t.value, over))
     rstd = state.name(g.make("rsqrt", g.add(variance, state.number(eps))), "rstd")
     terms = [t]
-    value = _affine(state, state.name(g.mul(centered, rstd), "x_hat"), terms, weight, bias)
+    value = affine(state, state.name(g.mul(centered, rstd), "x_hat"), terms, weight, bias)
     return result(state, value, terms)
 
 
@@ -106,26 +180,58 @@ def _rms_norm(state: Lowering, x: Any, shape: Any, weight: Any = None, eps: floa
     t, g = state.term(x), state.graph
     if eps is None:
         raise state.refuse("eps=None depends on the input's dtype", "give eps a number")
-    over, _left = _over(state, t, list(range(-len(shape), 0)), True)
-    mean_square = _mean_value(state, g.mul(t.value, t.value), over)
+    over, _left = over_dims(t, list(range(-len(shape), 0)), True)
+    mean_square = mean_value(state, g.mul(t.value, t.value), over)
     rstd = state.name(g.make("rsqrt", g.add(mean_square, state.number(eps))), "rstd")
     terms = [t]
-    value = _affine(state, state.name(g.mul(t.value, rstd), "x_hat"), terms, weight, None)
+    value = affine(state, state.name(g.mul(t.value, rstd), "x_hat"), terms, weight, None)
     return result(state, value, terms)
 
 
+def _count(g: Graph, value: Value, over: Axes) -> Value:
+    return g.sum(g.make("float", truth(g, value)), over)
+
+
+def _any(g: Graph, value: Value, over: Axes) -> Value:
+    return g.make("gt", _count(g, value, over), g.const(0.0))
+
+
+def _all(g: Graph, value: Value, over: Axes) -> Value:
+    return g.make("eq", g.sum(g.make("float", g.make("not", truth(g, value))), over), g.const(0.0))
+
+
+_INDEX = "positions along a row can't be returned"
+
 REDUCTIONS: dict[str, Row] = {
-    "aten.sum.default": _sum,
-    "aten.sum.dim_IntList": _sum,
-    "aten.mean.default": _mean,
-    "aten.mean.dim": _mean,
+    "<built-in function getitem>": _item,
+    "aten.sum.default": _reduction(Graph.sum),
+    "aten.sum.dim_IntList": _reduction(Graph.sum),
+    "aten.mean.default": _reduction(_mean),
+    "aten.mean.dim": _reduction(_mean),
+    **{f"aten.{name}.default": _reduction(largest) for name in ("amax", "max")},
+    **{f"aten.{name}.default": _reduction(smallest) for name in ("amin", "min")},
+    "aten.max.dim": _with_index(1),
+    "aten.min.dim": _with_index(-1),
+    **{f"aten.any.{kind}": _reduction(_any) for kind in ("default", "dim", "dims")},
+    **{f"aten.all.{kind}": _reduction(_all) for kind in ("default", "dim", "dims")},
+    **{f"aten.count_nonzero.{kind}": _reduction(_count) for kind in ("default", "dim_IntList")},
     "aten.var.correction": _var(False, _by_correction),
     "aten.var.dim": _var(False, _by_unbiased),
+    "aten.var.default": _var(False, _by_unbiased),
     "aten.std.correction": _var(True, _by_correction),
     "aten.std.dim": _var(True, _by_unbiased),
+    "aten.std.default": _var(True, _by_unbiased),
+    "aten.var_mean.correction": _var(False, _by_correction, True),
+    "aten.var_mean.dim": _var(False, _by_unbiased, True),
+    "aten.std_mean.correction": _var(True, _by_correction, True),
+    "aten.std_mean.dim": _var(True, _by_unbiased, True),
     "aten.softmax.int": _along("softmax"),
     "aten.log_softmax.int": _along("log_softmax"),
     "aten.logsumexp.default": _logsumexp,
     "aten.layer_norm.default": _layer_norm,
     "aten.rms_norm.default": _rms_norm,
+    "aten.argmax.default": _refused(_INDEX),
+    "aten.argmin.default": _refused(_INDEX),
+    "aten.prod.default": _refused("a product over elements has no stable gradient; write it with log and exp"),
+    "aten.prod.dim_int": _refused("a product over elements has no stable gradient; write it with log and exp"),
 }

@@ -77,7 +77,8 @@ class KernelSpec:
 
     @property
     def guards(self) -> list[str]:
-        return list(dict.fromkeys(item.guard for item in (*self.stores, *self.accumulators) if item.guard))
+        found = [*(s.guard for s in self.stores), *(a.guard for a in self.accumulators)]
+        return list(dict.fromkeys(guard for guard in found if guard))
 
 
 @dataclass(frozen=True)

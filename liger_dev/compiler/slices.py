@@ -183,7 +183,7 @@ def output_slices(output: Output) -> list[tuple[Slices, Value]]:
     into = output.value.attr("into")
     position = next(i for i, dim in enumerate(output.dims) if set(into) <= set(dim))
     dim = output.dims[position]
-    pieces = []
+    pieces: list[tuple[Slices, Value]] = []
     for piece, value in zip(output.value.attr("slices"), output.value.args):
         pieces.append((((position, _within(dim, into, piece, len(output.value.args))),), value))
     return pieces

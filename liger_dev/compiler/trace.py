@@ -8,6 +8,7 @@ import sys
 import warnings
 
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 
 import torch
 
+from liger_dev.compiler.decompose import decompose
 from liger_dev.errors import Unsupported
 from liger_dev.records import Reference
 from liger_dev.records import Scalar
@@ -67,8 +69,15 @@ def tag(scalar: Scalar, position: int) -> Any:
     return (scalar.default or 0.7182818) * digits
 
 
-def trace(fn: Callable[..., Any], reference: Reference, source: Path, absent: frozenset[str] = frozenset()) -> Traced:
-    """Exports `fn` in bfloat16, so that the reference's own casts show; `absent` optional inputs are None.
+def trace(
+    fn: Callable[..., Any],
+    reference: Reference,
+    source: Path,
+    absent: frozenset[str] = frozenset(),
+    rows: Collection[str] = (),
+) -> Traced:
+    """Exports `fn` in bfloat16, so that the reference's own casts show; `absent` optional inputs are None. Operations
+    whose names are not in `rows` are decomposed where torch can.
 
     Raises:
         Unsupported: torch.export can't trace it (data-dependent control flow, say); the reason is torch's first line.
@@ -76,7 +85,7 @@ def trace(fn: Callable[..., Any], reference: Reference, source: Path, absent: fr
     first: Unsupported | None = None
     for sizes in _candidate_sizes(reference):
         try:
-            return _trace_at(fn, reference, source, absent, sizes)
+            return _trace_at(fn, reference, source, absent, sizes, rows)
         except Unsupported as error:
             first = first or error
     assert first is not None
@@ -92,7 +101,12 @@ def _candidate_sizes(reference: Reference) -> Iterator[dict[str, int]]:
 
 
 def _trace_at(
-    fn: Callable[..., Any], reference: Reference, source: Path, absent: frozenset[str], sizes: dict[str, int]
+    fn: Callable[..., Any],
+    reference: Reference,
+    source: Path,
+    absent: frozenset[str],
+    sizes: dict[str, int],
+    rows: Collection[str],
 ) -> Traced:
     tags = {scalar.name: tag(scalar, i) for i, scalar in enumerate(reference.scalars)}
     given = [tensor for tensor in reference.tensors if tensor.name not in absent]
@@ -105,7 +119,7 @@ def _trace_at(
             return fn(**dict(zip(names, tensors)), **dict.fromkeys(absent), **tags)
 
     with quiet():
-        program = _export(Wrapper(), tuple(samples), dynamic, reference)
+        program = decompose(_export(Wrapper(), tuple(samples), dynamic, reference), rows)
     return Traced(program.graph, sizes, {k: v for k, v in tags.items() if isinstance(v, float)}, source, absent)
 
 

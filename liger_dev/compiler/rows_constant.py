@@ -1,0 +1,33 @@
+"""Rows of tensors that hold one number: zeros, ones, full, and their relatives."""
+
+from typing import Any
+
+import torch
+
+from liger_dev.compiler.lowering import Lowering
+from liger_dev.compiler.lowering import Row
+from liger_dev.compiler.lowering import Term
+
+
+def filled(state: Lowering, number: Any) -> Term:
+    """A tensor of the node's shape and dtype that holds `number` everywhere."""
+    dtype = state.node.meta["val"].dtype
+    kind = bool if dtype == torch.bool else float if dtype.is_floating_point else int
+    dims = tuple(state.axis_of_size(size) for size in state.shape(state.node))
+    return Term(state.number(kind(number)), dims)
+
+
+def _of(number: float) -> Row:
+    return lambda state, *_, **__: filled(state, number)
+
+
+def _full(state: Lowering, shape: Any, number: Any, *_: Any, **__: Any) -> Term:
+    return filled(state, number)
+
+
+CONSTANTS: dict[str, Row] = {
+    **{f"aten.{name}.default": _of(0) for name in ("zeros", "zeros_like", "new_zeros")},
+    **{f"aten.{name}.default": _of(1) for name in ("ones", "ones_like", "new_ones")},
+    **{f"aten.{name}.default": _full for name in ("full", "full_like", "new_full")},
+    "aten.scalar_tensor.default": lambda state, number, **_: filled(state, number),
+}
