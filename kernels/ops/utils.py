@@ -6,7 +6,9 @@ import functools
 import torch
 import triton
 
-MAX_COLS = 32768
+MAX_COLS = 65536
+# Longer rows are taken block by block, by ops that have a kernel for that.
+LONG_ROW = 16384
 _TILE = 4096
 
 

@@ -90,7 +90,11 @@ def _launch(host: Host) -> dict[str, Any]:
     blocks = "n_rows" if "backward" in options.one_row else "cdiv(n_rows, BLOCK_ROWS)"
     factor = f"{options.programs_per_sm} * " if options.programs_per_sm != 1 else ""
     strided = f"(min({blocks}, {factor}sm_count),)"
-    whole = "a program takes BLOCK_ROWS rows, block of columns by block" if host.forward[0].single is None else "a program holds BLOCK_ROWS whole rows"
+    whole = (
+        "a program takes BLOCK_ROWS rows, block of columns by block"
+        if host.forward[0].single is None
+        else "a program holds BLOCK_ROWS whole rows"
+    )
     return {
         "grid_dimensions": {"forward": plain["forward"], "backward": strided if sums else plain["backward"]},
         "grid_description": whole

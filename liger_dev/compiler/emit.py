@@ -23,7 +23,20 @@ from liger_dev.compiler.spelling import Speller
 
 # The largest expression, in operations, that stands inside another one without a name of its own.
 _INLINE = 5
-_RESERVED = {"rows", "cols", "mask", "row_mask", "col_mask", "offsets", "block", "start", "n_rows", "n_cols", "n_elements", "tl"}
+_RESERVED = {
+    "rows",
+    "cols",
+    "mask",
+    "row_mask",
+    "col_mask",
+    "offsets",
+    "block",
+    "start",
+    "n_rows",
+    "n_cols",
+    "n_elements",
+    "tl",
+}
 _FILL = {"max": -math.inf, "min": math.inf, "sum": 0.0}
 
 
@@ -99,10 +112,11 @@ class _Kernel:
     def _local_names(self) -> dict[Value, str]:
         """The graph's names, but that a value used both exactly and rounded keeps its name for the exact one."""
         names = {v: n for v, n in self.graph.names.items() if v in self.uses}
-        for value in list(names):
+        for value, name in self.graph.names.items():
             exact = value.args[0] if value.op == "round" and value not in self.spec.loads else None
-            if exact is not None and exact not in names and self.uses.get(exact, 0) > 1:
-                names[exact] = names.pop(value)
+            if exact is not None and exact not in names and self.uses.get(exact, 0) > (1 if value in names else 0):
+                names.pop(value, None)
+                names[exact] = name
         for value, place in self.spec.loads.items():
             if value in self.uses:
                 names[value] = self.graph.names.get(value, place.name)
@@ -112,7 +126,9 @@ class _Kernel:
     def _choose_fills(self) -> tuple[dict[Value, Lane], Lanes]:
         """Loads fill padded columns with 0; those below a row maximum with -inf if that spares every mask."""
         cols = frozenset(self.layout.cols) if not self.layout.flat else frozenset()
-        tiles = [v for v in self.spec.loads if v in self.uses and self.kind(v) in ("tile", "col") and v.dtype == "float"]
+        tiles = [
+            v for v in self.spec.loads if v in self.uses and self.kind(v) in ("tile", "col") and v.dtype == "float"
+        ]
         fills: dict[Value, Lane] = dict.fromkeys(tiles, 0.0)
         peaks = [v for v in self.values if v.op in ("max", "min") and v not in self.spec.loads]
         for tile in tiles if peaks else []:
@@ -263,6 +279,8 @@ class _Kernel:
         kind = self._kind_of(store.place)
         text = self.speller.text(store.value)
         pointer = self.at(store.place, kind, self.names.get(store.value, store.place.name))
+        if kind == "scalar" and self.kind(store.value) == "scalar" and self.spec.looped:
+            pointer, kind = f"{pointer} + rows", "row"  # the one row that there is
         mask = "" if kind == "scalar" else f", mask={_MASKS[kind]}"
         self._guarded(store.guard, f"tl.store({pointer}, {text}{mask})")
 
@@ -322,7 +340,7 @@ class _Kernel:
 
     def _bind_in_order(self, roots: list[Value]) -> None:
         """Statements in the order in which values were made, which is the reference's own order."""
-        needed = set(self.graph.walk(roots, self.spec.loads))
+        needed = set(self.graph.walk(roots, [*self.spec.loads, *self.speller.bound]))
         for value in self.values:
             if value in needed and value in self.named:
                 self.bind(value)
@@ -432,7 +450,11 @@ class _Kernel:
         for value in self.spec.loads:
             if value in one.loads:
                 self.bind(value)
-        tiles = [*(v.args[0] for v in one.reductions), *(p.args[0] for p, _ in one.online), *(s.value for s in one.stores)]
+        tiles = [
+            *(v.args[0] for v in one.reductions),
+            *(p.args[0] for p, _ in one.online),
+            *(s.value for s in one.stores),
+        ]
         self._bind_in_order([t for t in tiles])
         for tile in tiles:
             self.bind(tile)

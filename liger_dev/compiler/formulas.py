@@ -44,7 +44,9 @@ def gradient_roots(graph: Graph) -> list[tuple[str, Value]]:
     """Each gradient by the name of its input, or of the slice of it that it belongs to."""
     found = []
     for (name, slices), value in graph.gradients.items():
-        leaf = next((v for v in graph.names if v.op == "input" and v.attrs == (("name", name), ("slices", slices))), None)
+        leaf = next(
+            (v for v in graph.names if v.op == "input" and v.attrs == (("name", name), ("slices", slices))), None
+        )
         found.append((f"d{graph.names[leaf]}" if leaf is not None else f"d{name}", value))
     return found
 

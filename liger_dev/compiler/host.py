@@ -66,7 +66,7 @@ class Host:
     def guards(self) -> list[str]:
         """`NEEDS_DX` of all inputs with a gradient of their own, in the order of the inputs; none when there is one."""
         specs = [s for launch in self.backward for s in ((launch.single,) if launch.single else ()) + launch.looped]
-        used = {guard for spec in specs for guard in spec.guards}
+        used = {guard for spec in specs for guard in (*spec.guards, spec.when)}
         return [guard for name in self.input_names if (guard := f"NEEDS_D{name.upper()}") in used]
 
     @property
@@ -230,7 +230,11 @@ def backward_lines(host: Host) -> list[str]:
     dims = {f"d{o.name}": o.dims for o in graph.outputs}
     tensors = {name: dims[name] for name in host.upstream}
     for value, place in saved_places(graph, host.plan).items():
-        if not place.exact and value not in host.plan.host and place.name not in {i.name for i in graph.inputs if i.optional}:
+        if (
+            not place.exact
+            and value not in host.plan.host
+            and place.name not in {i.name for i in graph.inputs if i.optional}
+        ):
             tensors[place.name] = place.dims
     shapes = Shapes(graph, tensors)
     lead = (host.upstream or list(tensors))[0]
@@ -242,10 +246,10 @@ def backward_lines(host: Host) -> list[str]:
         head = _sizes(shapes, spec.layout) if spec.layout != layout else []
         layout = spec.layout
         lines = [*head, *lines] if head and not filled and "row_shape" in head[0] else [*lines, *head]
-        for name in dict.fromkeys(store.place.name for store in spec.stores):
+        for name in dict.fromkeys(store.place.name for store in spec.stores if not spec.totals):
             if name not in filled:
                 filled.add(name)
-                guard = next(store.guard for store in spec.stores if store.place.name == name)
+                guard = next(store.guard for store in spec.stores if store.place.name == name) or spec.when
                 lines.append(_conditional(f"{name} = {_empty_gradient(host, name, shapes, lead)}", guard))
         lines += _launch(host, launch, f"{lead}.device", "backward", shapes)
     distinct = dict.fromkeys(f"d{name}" for name in host.owner.values())
@@ -302,9 +306,9 @@ def _launch(host: Host, launch: Launch, device: str, stage: str, shapes: Shapes)
     if not launch.looped:
         return single
     looped = _launch(host, Launch(None, launch.looped), device, stage, shapes)
-    made = [f"{acc.name} = {_sum_memory(host, acc, shapes, device)}" for acc in launch.single.accumulators]
-    made = [_conditional(line, acc.guard) for line, acc in zip(made, launch.single.accumulators)]
-    limit = host.options.block_cols or "MAX_COLS"
+    own = [acc for acc in launch.single.accumulators if acc.value.axes]
+    made = [_conditional(f"{acc.name} = {_sum_memory(host, acc, shapes, device)}", acc.guard) for acc in own]
+    limit = host.options.block_cols or "LONG_ROW"
     return [
         f"if n_cols <= {limit}:",
         *(f"    {line}" for line in single),
@@ -324,9 +328,9 @@ def _sum_memory(host: Host, acc: Accumulator, shapes: Shapes, device: str) -> st
 def _guarded_kernel(host: Host, spec: KernelSpec, device: str, stage: str, shapes: Shapes) -> list[str]:
     """A kernel that does nothing but one gradient is not launched when that is not needed."""
     lines = _kernel(host, spec, device, stage, shapes)
-    if len(spec.guards) == 1 and all(store.guard for store in spec.stores):
-        return [f"if {spec.guards[0].lower()}:", *(f"    {line}" for line in lines)]
-    return lines
+    if not spec.when:
+        return lines
+    return [*(f"{name} = None" for name in spec.totals), f"if {spec.when.lower()}:", *(f"    {line}" for line in lines)]
 
 
 def _kernel(host: Host, spec: KernelSpec, device: str, stage: str, shapes: Shapes) -> list[str]:
@@ -336,13 +340,25 @@ def _kernel(host: Host, spec: KernelSpec, device: str, stage: str, shapes: Shape
     flags = [f"{flag}={_flag_value(flag)}" for flag in text.flags]
     sizes = [shapes.axis(axis) for axis in text.sizes]
     if spec.layout.flat:
-        args = [*text.pointers, "n_elements", *sizes, *scalars, *flags, "BLOCK_SIZE=BLOCK_SIZE", f"num_warps={host.options.num_warps}"]
-        return [f"with device_guard({device}):", f"    {spec.name}[(triton.cdiv(n_elements, BLOCK_SIZE),)]({', '.join(args)})"]
+        args = [
+            *text.pointers,
+            "n_elements",
+            *sizes,
+            *scalars,
+            *flags,
+            "BLOCK_SIZE=BLOCK_SIZE",
+            f"num_warps={host.options.num_warps}",
+        ]
+        return [
+            f"with device_guard({device}):",
+            f"    {spec.name}[(triton.cdiv(n_elements, BLOCK_SIZE),)]({', '.join(args)})",
+        ]
     stages = ["NUM_STAGES=loop_stages(n_cols)"] if spec.persistent else []
     blocks = ["BLOCK_ROWS=BLOCK_ROWS", "BLOCK_COLS=BLOCK_COLS", *stages, "num_warps=num_warps"]
     args = [*text.pointers, "n_rows", "n_cols", *sizes, *scalars, *flags, *blocks]
     grid = "n_programs" if spec.persistent else "triton.cdiv(n_rows, BLOCK_ROWS)"
-    lines = [f"BLOCK_ROWS, BLOCK_COLS, num_warps = {_settings(host, spec, stage)}"]
+    lines = [f"{name}_partial = torch.empty(n_rows, dtype=torch.float32, device={device})" for name in spec.totals]
+    lines += [f"BLOCK_ROWS, BLOCK_COLS, num_warps = {_settings(host, spec, stage)}"]
     if spec.persistent:
         factor = f"{host.options.programs_per_sm} * " if host.options.programs_per_sm != 1 else ""
         lines.append(f"n_programs = min(triton.cdiv(n_rows, BLOCK_ROWS), {factor}sm_count({device}))")
@@ -351,7 +367,9 @@ def _kernel(host: Host, spec: KernelSpec, device: str, stage: str, shapes: Shape
             fresh = f"{acc.name}_partial = torch.empty({shape}, dtype=torch.float32, device={device})"
             lines.append(_conditional(fresh, acc.guard))
     lines += [f"with device_guard({device}):", f"    {spec.name}[({grid},)]({', '.join(args)})"]
-    return lines + [_conditional(f"{acc.name} = {_final_sum(host, acc)}", acc.guard) for acc in spec.accumulators]
+    lines += [f"{name} = {_final_sum(host, name, 0)}" for name in spec.totals]
+    sums = [(acc, _final_sum(host, acc.name, len(acc.value.axes))) for acc in spec.accumulators]
+    return lines + [_conditional(f"{acc.name} = {total}", acc.guard) for acc, total in sums]
 
 
 def _settings(host: Host, spec: KernelSpec, stage: str) -> str:
@@ -372,11 +390,11 @@ def _flag_value(flag: str) -> str:
     return f"{flag[4:].lower()} is not None" if flag.startswith("HAS_") else flag.lower()
 
 
-def _final_sum(host: Host, acc: Accumulator) -> str:
-    own = acc.name.removeprefix("d")
+def _final_sum(host: Host, name: str, axes: int) -> str:
+    own = name.removeprefix("d")
     dims = next(i.dims for i in host.graph.inputs if i.name == own)
-    total = f"{acc.name}_partial.sum(0)"
-    if len(dims) != len(acc.value.axes):
+    total = f"{name}_partial.sum(0)"
+    if len(dims) != axes:
         total += f".view({', '.join('-1' if d else '1' for d in dims)})"
     return total + (f".to({own}.dtype)" if own in host.saved else "")
 

@@ -39,7 +39,9 @@ class HostValues:
         for value in order:
             if value in self.wanted or uses.get(value, 0) > 1:
                 taken = {*self.bound.values(), *self.wanted.values()}
-                name = self.wanted.get(value) or unique(self.graph.names.get(value) or suggest(value, self.bound), taken)
+                name = self.wanted.get(value) or unique(
+                    self.graph.names.get(value) or suggest(value, self.bound), taken
+                )
                 self.lines.append(f"{name} = {self.spell(value)[0]}")
                 self.bound[value] = name
         return self.lines

@@ -37,7 +37,9 @@ class Slice:
     def of(self, inner: "Slice") -> "Slice":
         """The slice `inner` of what this slice reads."""
         assert self.step == 1 or not inner.after, "a start that depends on sizes inside a strided slice"
-        return Slice(inner.axes, self.first + self.step * inner.first, (*self.after, *inner.after), self.step * inner.step)
+        return Slice(
+            inner.axes, self.first + self.step * inner.first, (*self.after, *inner.after), self.step * inner.step
+        )
 
 
 # The dimensions of a tensor that are read in part, by position.

@@ -118,7 +118,10 @@ class _Addressing:
         """A product of sizes and numbers, with `n_cols` and `n_rows` where it has all of theirs."""
         left = list(factors)
         parts = []
-        for axes, name in ((self.layout.cols, "n_elements" if self.layout.flat else "n_cols"), (self.layout.rows, "n_rows")):
+        for axes, name in (
+            (self.layout.cols, "n_elements" if self.layout.flat else "n_cols"),
+            (self.layout.rows, "n_rows"),
+        ):
             if axes and all(axis in left for axis in axes):
                 for axis in axes:
                     left.remove(axis)
@@ -161,7 +164,9 @@ def memory_order(graph: Graph, axes: Axes) -> tuple[str, ...]:
     return tuple(found)
 
 
-def choose_layout(graph: Graph, roots: Iterable[Value], stop: Iterable[Value], tensors: Iterable[tuple[str, ...]]) -> Layout:
+def choose_layout(
+    graph: Graph, roots: Iterable[Value], stop: Iterable[Value], tensors: Iterable[tuple[str, ...]]
+) -> Layout:
     """The layout of a kernel that computes `roots`; `tensors` are the axes, in memory order, of what it loads and stores.
 
     Columns are the axes that its reductions go over; without reductions the last axis, or everything (flat) when all

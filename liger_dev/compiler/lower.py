@@ -46,7 +46,9 @@ def lower(graph: Graph, traced: Traced, reference: Reference) -> list[Output]:
         except SplitAxis as split:
             _restart(state, split, parts, first)
             continue
-        lifted = Graph(inputs=graph.inputs, outputs=outputs, names=graph.names, sizes=graph.sizes, _values=graph._values)
+        lifted = Graph(
+            inputs=graph.inputs, outputs=outputs, names=graph.names, sizes=graph.sizes, _values=graph._values
+        )
         lift(lifted, state.slicer)
         graph.extents.update(state.hints)
         return lifted.outputs

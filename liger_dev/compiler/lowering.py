@@ -17,6 +17,7 @@ from liger_dev.compiler.trace import Traced
 from liger_dev.errors import Unsupported
 from liger_dev.records import Reference
 
+
 @dataclass(frozen=True)
 class Term:
     """A lowered tensor: its value, the axis of each dimension, and the inputs whose promotion is its dtype."""
@@ -82,7 +83,9 @@ class Lowering:
 
     def new_axis(self, name: str, extent: int, size: str) -> str:
         """A new axis; `size` is its size as a Python expression over the tensor arguments."""
-        known = next((axis for axis, text in self.graph.sizes.items() if text == size and self.hints[axis] == extent), "")
+        known = next(
+            (axis for axis, text in self.graph.sizes.items() if text == size and self.hints[axis] == extent), ""
+        )
         if known:
             return known
         while name in self.hints:

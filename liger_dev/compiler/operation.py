@@ -42,7 +42,7 @@ def operation_values(host: Host) -> dict[str, Any]:
 
 
 _HELPERS = (
-    "MAX_COLS",
+    "LONG_ROW",
     "check_bool",
     "check_floating",
     "check_integer",

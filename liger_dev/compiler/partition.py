@@ -44,9 +44,7 @@ def partition(graph: Graph, saved: Iterable[str] | None = None) -> Plan:
     needed = graph.walk(graph.gradients.values(), choice.saved)
     order = {item.name: i for i, item in enumerate(graph.inputs)}
     recomputed = [v for v in needed if v in choice.forward and v in graph.names and v not in choice.saved and v.args]
-    ranked = sorted(
-        choice.saved, key=lambda v: (order[v.attr("name")] if v.op == "input" else len(order), v.index)
-    )
+    ranked = sorted(choice.saved, key=lambda v: (order[v.attr("name")] if v.op == "input" else len(order), v.index))
     return Plan(cols, host, tuple(ranked), tuple(recomputed))
 
 
@@ -132,7 +130,9 @@ class _Choice:
         return reduced and (value in self.graph.names or value.op in REDUCTIONS)
 
     def check(self, wanted: set[str]) -> None:
-        chosen = {self.graph.names.get(v, v.attr("name") if v.op == "input" else "") for v in self.saved if v not in self.host}
+        chosen = {
+            self.graph.names.get(v, v.attr("name") if v.op == "input" else "") for v in self.saved if v not in self.host
+        }
         known = {name for v, name in self.graph.names.items() if v in self.forward}
         for name in sorted(wanted - known):
             raise ProfileRefused(

@@ -101,7 +101,12 @@ def _sliced(state: Lowering, t: Term, position: int, low: int, length: int, step
     """Elements low, low + step, … of one dimension."""
     dim = t.dims[position]
     if len(dim) == 2 and step == state.hints[dim[1]] and low < step:
-        return _at(state, Term(t.value, (*t.dims[:position], dim[:1], dim[1:], *t.dims[position + 1 :]), t.dtype_of), position + 1, low)
+        return _at(
+            state,
+            Term(t.value, (*t.dims[:position], dim[:1], dim[1:], *t.dims[position + 1 :]), t.dtype_of),
+            position + 1,
+            low,
+        )
     if len(dim) != 1:
         raise state.refuse("a slice of a dimension of merged or no axes")
     axis = dim[0]
@@ -163,7 +168,9 @@ def _cat(state: Lowering, tensors: Any, dim: int = 0) -> Term:
             raise state.refuse("a concatenation along merged axes")
         slices.append(Slice(own, first, after))
         after, first = (*after, *own), first + (0 if own else 1)
-    return _joined(state, terms, (into,), tuple(slices), lambda dims: (*dims[:position], (into,), *dims[position + 1 :]))
+    return _joined(
+        state, terms, (into,), tuple(slices), lambda dims: (*dims[:position], (into,), *dims[position + 1 :])
+    )
 
 
 def _stack(state: Lowering, tensors: Any, dim: int = 0) -> Term:
@@ -241,7 +248,10 @@ SHAPES: dict[str, Row] = {
     "aten.to.dtype": _cast,
     "aten._to_copy.default": _cast,
     "aten.type_as.default": lambda state, x, other: _cast(state, x, other.meta["val"].dtype),
-    **{f"aten.{name}.default": _reshape for name in ("view", "reshape", "unsqueeze", "expand", "squeeze", "_unsafe_view")},
+    **{
+        f"aten.{name}.default": _reshape
+        for name in ("view", "reshape", "unsqueeze", "expand", "squeeze", "_unsafe_view")
+    },
     "aten.flatten.using_ints": _reshape,
     "aten.unflatten.int": _reshape,
     "aten.slice.Tensor": _slice,

@@ -61,7 +61,8 @@ class Accumulator:
 
 @dataclass(frozen=True)
 class KernelSpec:
-    """One kernel. A persistent one strides over rows; a looped one takes rows in blocks of columns, in passes."""
+    """One kernel. A persistent one strides over rows; a looped one takes rows in blocks of columns, in passes. It is
+    launched if the constexpr `when` would hold. Of the gradients in `totals` it leaves one sum a row, in float32."""
 
     name: str
     layout: Layout
@@ -70,6 +71,8 @@ class KernelSpec:
     accumulators: tuple[Accumulator, ...] = ()
     optional: dict[Value, float] = field(default_factory=dict)
     looped: bool = False
+    when: str = ""
+    totals: tuple[str, ...] = ()
 
     @property
     def persistent(self) -> bool:
@@ -91,7 +94,9 @@ class Launch:
 
 def forward_launches(graph: Graph, plan: Plan, operation: str) -> list[Launch]:
     """Load inputs; store outputs, what backward wants beside them, and rows that the wrapper adds up."""
-    loads = {v: _leaf_place(graph, v) for v in graph.walk(o.value for o in graph.outputs) if v.op == "input"}
+    order = {item.name: i for i, item in enumerate(graph.inputs)}
+    leaves = [v for v in graph.walk(o.value for o in graph.outputs) if v.op == "input"]
+    loads = {v: _leaf_place(graph, v) for v in sorted(leaves, key=lambda v: (order[v.attr("name")], v.index))}
     stores: list[Store] = []
     for output in graph.outputs:
         if output.value not in plan.host:
@@ -104,12 +109,18 @@ def forward_launches(graph: Graph, plan: Plan, operation: str) -> list[Launch]:
     groups = _groups(graph, [s.value for s in stores], loads)
     loop_only = bool(plan.host)
     launches = []
-    for i, members in enumerate(groups):
+    for members in groups:
         own = tuple(s for s in stores if s.value in members)
         suffix = "" if len(groups) == 1 else f"_{own[0].place.name}"
         spec = _spec(graph, f"_{operation}{suffix}_forward", loads, own, ())
-        launches.append(_launch(spec, loop_only))
+        launches.append(_launch(spec, loop_only, long_rows(graph, spec.layout)))
     return launches
+
+
+def long_rows(graph: Graph, layout: Layout) -> bool:
+    """Whether a row may be longer than a program can hold: hidden sizes and head dimensions are not."""
+    names = {name.split("_")[0] for name in layout.cols}
+    return not names <= {"H", "D", "I"} or len(layout.cols) > 1
 
 
 def host_operands(graph: Graph, plan: Plan) -> list[Value]:
@@ -206,14 +217,15 @@ class _Backward:
         return not layout.flat and over == set(layout.rows) and axes in ((), layout.cols) and not reduced
 
     def tile_launch(self, name: str, stores: tuple[Store, ...], sums: list[Value]) -> Launch:
-        accumulators = tuple(
-            Accumulator(f"d{self.owner[v]}", v, self.guards[self.owner[v]]) for v in sums
-        )
+        accumulators = tuple(Accumulator(f"d{self.owner[v]}", v, self.guards[self.owner[v]]) for v in sums)
         single = _spec(self.graph, name, self.loads, stores, accumulators)
-        launch = _launch(replace(single, accumulators=()), False)
-        if single.layout.flat or not accumulators:
-            return _launch(single, False)
-        tiles = tuple(replace(k, loads=_used(self.graph, self.loads, [s.value for s in k.stores])) for k in launch.looped)
+        long = long_rows(self.graph, single.layout)
+        launch = _launch(replace(single, accumulators=()), False, long)
+        if single.layout.flat or not accumulators or not long:
+            return _launch(single, False, long)
+        tiles = tuple(
+            replace(k, loads=_used(self.graph, self.loads, [s.value for s in k.stores])) for k in launch.looped
+        )
         return Launch(single, (*tiles, *(k for v in sums for k in self.sum_launch(v).looped)))
 
     def sum_launch(self, value: Value) -> Launch:
@@ -227,15 +239,22 @@ class _Backward:
         if any(v.op in ("sum", "max") for v in self.graph.walk([operand], self.loads) if v not in self.loads):
             raise Unsupported(f"the gradient of {name} sums over rows what needs a reduction of each row", name)
         order = memory_order(self.graph, whole.axes | over)
-        layout = Layout(tuple(a for a in order if a in whole.axes), tuple(a for a in order if a in over))
         dims = self.graph.dims_of(name)
         cut = next(c for (n, c), v in self.graph.gradients.items() if v is value)
-        self.graph.names.setdefault(whole, f"d{name}")
-        store = Store(Place(f"d{name}", dims, cut), whole, self.guards[name])
-        loads = _used(self.graph, self.loads, [whole])
-        spec = KernelSpec(
-            f"_{self.operation}_d{name}_kernel", layout, loads, (store,), (), _optional(self.graph), True
-        )
+        kernel, guard = f"_{self.operation}_d{name}_kernel", self.guards[name]
+        if not whole.axes and len(order) > 1:  # a total: one sum a row here, their sum in the wrapper
+            inner = self.graph.make("sum", operand, over=order[-1:])
+            rows = tuple((axis,) for axis in order[:-1])
+            stores = (Store(Place(f"d{name}_partial", rows, exact=True), inner),)
+            layout = Layout(order[:-1], order[-1:])
+            totals: tuple[str, ...] = (f"d{name}",)
+        else:
+            self.graph.names.setdefault(whole, f"d{name}")
+            stores = (Store(Place(f"d{name}", dims, cut), whole),)
+            layout = Layout(tuple(a for a in order if a in whole.axes), tuple(a for a in order if a in over))
+            totals = ()
+        loads = _used(self.graph, self.loads, [s.value for s in stores])
+        spec = KernelSpec(kernel, layout, loads, stores, (), _optional(self.graph), True, guard, totals)
         return Launch(None, (spec,))
 
 
@@ -274,11 +293,14 @@ def _spec(
     return KernelSpec(f"{name}_kernel", layout, used, stores, accumulators, _optional(graph))
 
 
-def _launch(spec: KernelSpec, loop_only: bool) -> Launch:
-    if spec.layout.flat:
+def _launch(spec: KernelSpec, loop_only: bool, long: bool) -> Launch:
+    if spec.layout.flat or not (loop_only or long):
         return Launch(spec, ())
     name = spec.name if loop_only else spec.name.replace("_kernel", "_looped_kernel")
     looped = replace(spec, name=name, looped=True)
+    if len(spec.guards) == 1 and all(store.guard for store in spec.stores):
+        bare = tuple(replace(store, guard="") for store in spec.stores)
+        looped = replace(looped, stores=bare, when=spec.guards[0])
     return Launch(None if loop_only else spec, (looped,))
 
 

@@ -68,7 +68,9 @@ def _summed_axes(value: Value, forward: set[Value]) -> Axes:
         return frozenset(value.attr("over"))
     if value.op in ("mul", "div", "neg", "add", "sub"):
         found = [axes for arg in value.args if (axes := _summed_axes(arg, forward))]
-        return found[0] if found and all(axes == found[0] for axes in found) and not found[0] & value.axes else frozenset()
+        return (
+            found[0] if found and all(axes == found[0] for axes in found) and not found[0] & value.axes else frozenset()
+        )
     return frozenset()
 
 

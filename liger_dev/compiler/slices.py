@@ -42,12 +42,18 @@ class Slicer:
                 start = g.const(piece.first)
                 for other in piece.after:
                     start = g.add(start, g.size([other]))
-                own = g.make("index", axes=frozenset(piece.axes), dtype="int", axis=piece.axes[0]) if piece.axes else g.const(0)
+                own = (
+                    g.make("index", axes=frozenset(piece.axes), dtype="int", axis=piece.axes[0])
+                    if piece.axes
+                    else g.const(0)
+                )
                 return g.add(g.mul(own, g.const(piece.step)), start)
             case "cat" if value.attr("into") == (axis,):
                 return self._piece(value, piece)
             case "softmax" | "log_softmax" if axis in value.attr("over"):
-                raise Unsupported(f"a slice of {value.op} along {axis}", g.lines.get(value, ""), "slice its input instead")
+                raise Unsupported(
+                    f"a slice of {value.op} along {axis}", g.lines.get(value, ""), "slice its input instead"
+                )
         return g.rebuild(value, (self.take(arg, axis, piece) for arg in value.args))
 
     def _leaf(self, value: Value, axis: str, piece: Slice) -> Value:
@@ -58,7 +64,9 @@ class Slicer:
             raise Unsupported(f"a slice of a dimension that is merged or strided ({axis})", value.attr("name"))
         slices[position] = outer.of(piece)
         axes = (value.axes - {axis}) | set(piece.axes)
-        return self.graph.input(value.attr("name"), axes, value.dtype, tuple(sorted(slices.items(), key=lambda s: s[0])))
+        return self.graph.input(
+            value.attr("name"), axes, value.dtype, tuple(sorted(slices.items(), key=lambda s: s[0]))
+        )
 
     def _piece(self, value: Value, piece: Slice) -> Value:
         """The slice of a concatenation: one of its pieces, or a part of one."""
@@ -66,7 +74,9 @@ class Slicer:
             if part == piece:
                 return arg
         if len(piece.axes) == 1 and any(piece.axes == p.axes for p in value.attr("slices")):
-            raise Unsupported("a slice of a concatenation that does not match its pieces", self.graph.lines.get(value, ""))
+            raise Unsupported(
+                "a slice of a concatenation that does not match its pieces", self.graph.lines.get(value, "")
+            )
         raise Unsupported("a slice across the pieces of a concatenation", self.graph.lines.get(value, ""))
 
 
@@ -118,17 +128,21 @@ def _lift(graph: Graph, slicer: Slicer, value: Value, args: list[Value]) -> Valu
     return graph.make("cat", *results, dtype=value.dtype, into=into, slices=pieces)
 
 
-def _reduced(
-    graph: Graph, value: Value, into: tuple[str, ...], pieces: tuple[Slice, ...], parts: list[Value]
-) -> Value:
+def _reduced(graph: Graph, value: Value, into: tuple[str, ...], pieces: tuple[Slice, ...], parts: list[Value]) -> Value:
     rest = set(value.attr("over")) - set(into)
     results = []
     for piece, part in zip(pieces, parts):
         over = rest | set(piece.axes)
-        results.append(graph.sum(part, over) if value.op == "sum" else graph.make(value.op, part, over=tuple(sorted(over))))
+        results.append(
+            graph.sum(part, over) if value.op == "sum" else graph.make(value.op, part, over=tuple(sorted(over)))
+        )
     total = results[0]
     for other in results[1:]:
-        total = graph.add(total, other) if value.op == "sum" else graph.make({"max": "maximum", "min": "minimum"}[value.op], total, other)
+        total = (
+            graph.add(total, other)
+            if value.op == "sum"
+            else graph.make({"max": "maximum", "min": "minimum"}[value.op], total, other)
+        )
     return total
 
 

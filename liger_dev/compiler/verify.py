@@ -65,7 +65,8 @@ def _verify_at(
         results = fn(**tensors, **scalars)
     outputs = list(results) if isinstance(results, tuple | list) else [results]
     upstream = [
-        torch.randn(out.shape, generator=generator, dtype=torch.float64) if out.requires_grad else None for out in outputs
+        torch.randn(out.shape, generator=generator, dtype=torch.float64) if out.requires_grad else None
+        for out in outputs
     ]
     names = list(dict.fromkeys(name for name, _ in graph.gradients))
     differentiable = [(out, d) for out, d in zip(outputs, upstream) if d is not None]
