@@ -102,6 +102,12 @@ def check_bool(**tensors: torch.Tensor) -> None:
             raise TypeError(f"{name} must be bool, not {tensor.dtype}")
 
 
+def check_static(name: str, value: object, compiled: object) -> None:
+    """Raises ValueError unless an argument has the value that the kernels were generated for."""
+    if value != compiled:
+        raise ValueError(f"{name} is {compiled!r} in this kernel, not {value!r}: generate one for that value")
+
+
 def check_shape(name: str, tensor: torch.Tensor | None, shape: tuple[int, ...]) -> None:
     """Raises ValueError unless `tensor` has exactly `shape`: nothing is broadcast silently."""
     if tensor is not None and tensor.shape != shape:

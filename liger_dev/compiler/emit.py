@@ -282,6 +282,8 @@ class _Kernel:
         if kind == "scalar" and self.kind(store.value) == "scalar" and self.spec.looped:
             pointer, kind = f"{pointer} + rows", "row"  # the one row that there is
         mask = "" if kind == "scalar" else f", mask={_MASKS[kind]}"
+        if store.add:
+            text = f"tl.load({pointer}{mask}) + {text}"
         self._guarded(store.guard, f"tl.store({pointer}, {text}{mask})")
 
     def _kind_of(self, place: Place) -> str:

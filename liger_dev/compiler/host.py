@@ -105,7 +105,7 @@ def forward_lines(host: Host) -> list[str]:
     required = [i for i in graph.inputs if not i.optional]
     shapes = Shapes(graph, {i.name: i.dims for i in required})
     full = required[0]
-    lines = _checks(host, shapes)
+    lines = [*_static(host), *_checks(host, shapes)]
     lines += [_contiguous(item) for item in graph.inputs]
     layout: Layout | None = None
     filled: set[str] = set()
@@ -124,6 +124,15 @@ def forward_lines(host: Host) -> list[str]:
     kept = [name for name in host.saved if name not in outputs]
     lines.append(f"return {', '.join([*outputs, *kept])}")
     return lines
+
+
+def _static(host: Host) -> list[str]:
+    """Refusals of flags and integers other than the ones that the kernels were compiled for."""
+    graph = host.graph
+    values = graph.walk([*(o.value for o in graph.outputs), *graph.gradients.values()])
+    used = {value.attr("name") for value in values if value.op == "param"}
+    fixed = [s for s in host.reference.scalars if s.name not in used and s.type != "float"]
+    return [f'check_static("{s.name}", {s.name}, {s.default!r})' for s in fixed]
 
 
 def _checks(host: Host, shapes: Shapes) -> list[str]:
@@ -177,7 +186,8 @@ def _empty_forward(host: Host, store: Store, shapes: Shapes, full: str) -> str:
 
 
 def _empty(shapes: Shapes, dims: Dims, dtype: str, full: str) -> str:
-    alike = next((name for name, other in shapes.tensors.items() if other == dims), "")
+    same = [name for name, other in shapes.tensors.items() if other == dims]
+    alike = next((name for name in same if dtype == f"{name}.dtype"), same[0] if same else "")
     if alike and dtype == f"{alike}.dtype":
         return f"torch.empty_like({alike})"
     if alike:
@@ -224,8 +234,11 @@ def _host_lines(host: Host, shapes: Shapes) -> list[str]:
     return lines
 
 
-def backward_lines(host: Host) -> list[str]:
-    """The body of `NAME_backward(upstream, saved, scalars, needs)`: returns the gradients in the order of inputs."""
+def backward_lines(host: Host, given: dict[str, str] | None = None) -> list[str]:
+    """The body of `NAME_backward(upstream, saved, scalars, sizes, needs)`: returns the gradients in the order of inputs.
+
+    `given` collects the sizes that it takes as arguments, by axis.
+    """
     graph = host.graph
     dims = {f"d{o.name}": o.dims for o in graph.outputs}
     tensors = {name: dims[name] for name in host.upstream}
@@ -236,7 +249,7 @@ def backward_lines(host: Host) -> list[str]:
             and place.name not in {i.name for i in graph.inputs if i.optional}
         ):
             tensors[place.name] = place.dims
-    shapes = Shapes(graph, tensors)
+    shapes = Shapes(graph, tensors, given if given is not None else {})
     lead = (host.upstream or list(tensors))[0]
     lines = [f"{name} = {name}.contiguous()" for name in host.upstream if dims[name]]
     layout: Layout | None = None
@@ -265,14 +278,27 @@ def _empty_gradient(host: Host, name: str, shapes: Shapes, lead: str) -> str:
     """A gradient's memory: like its input where that is saved; zeros where slices leave elements untouched."""
     own = name.removeprefix("d")
     make = "empty" if _covered(host, own) else "zeros"
+    if _adds(host, name):  # several kernels add to it
+        return f"torch.{make}({shapes.shape(host.graph.dims_of(own))}, dtype=torch.float32, device={lead}.device)"
     if own in shapes.tensors or own in host.saved:
         return f"torch.{make}_like({own})"
     dims = host.graph.dims_of(own)
-    alike = next((n for n, other in shapes.tensors.items() if other == dims and n != lead), "")
-    alike = alike or next((n for n, other in shapes.tensors.items() if other == dims), "")
+    floats = {n: other for n, other in shapes.tensors.items() if _is_float(host, n)}
+    alike = next((n for n, other in floats.items() if other == dims and n != lead), "")
+    alike = alike or next((n for n, other in floats.items() if other == dims), "")
     if alike:
         return f"torch.{make}_like({alike})"
     return f"torch.{make}({shapes.shape(dims)}, dtype={lead}.dtype, device={lead}.device)"
+
+
+def _adds(host: Host, name: str) -> bool:
+    specs = [spec for launch in host.backward for spec in launch.looped]
+    return any(store.add and store.place.name == name for spec in specs for store in spec.stores)
+
+
+def _is_float(host: Host, name: str) -> bool:
+    kinds = {tensor.name: tensor.dtype for tensor in host.reference.tensors}
+    return kinds.get(name, "float") == "float"
 
 
 def _covered(host: Host, name: str) -> bool:

@@ -16,6 +16,7 @@ from liger_dev.compiler.lowering import Row
 from liger_dev.compiler.lowering import SplitAxis
 from liger_dev.compiler.lowering import Term
 from liger_dev.compiler.lowering import rounded
+from liger_dev.compiler.rows_index import INDEXED
 from liger_dev.compiler.rows_pointwise import POINTWISE
 from liger_dev.compiler.rows_reduce import REDUCTIONS
 from liger_dev.compiler.rows_shape import SHAPES
@@ -27,7 +28,7 @@ from liger_dev.errors import Unsupported
 from liger_dev.records import Reference
 from liger_dev.records import Tensor
 
-ROWS: dict[str, Row] = {**POINTWISE, **REDUCTIONS, **SHAPES}
+ROWS: dict[str, Row] = {**POINTWISE, **REDUCTIONS, **SHAPES, **INDEXED}
 
 
 def lower(graph: Graph, traced: Traced, reference: Reference) -> list[Output]:
@@ -180,7 +181,7 @@ def _outputs(state: Lowering, results: list[Any]) -> list[Output]:
         fallback = "y" if len(results) == 1 else f"y{i}"
         name = (names[i] if len(names) == len(results) else "") or state.graph.names.get(term.value, fallback)
         if name in {tensor.name for tensor in state.reference.tensors}:
-            name = fallback
+            name = "result" if len(results) == 1 else f"result_{i}"
         low = node.meta["val"].dtype == torch.bfloat16
         value = term.value
         if value.op == "round" and set(value.attr("like")) == term.dtype_of and len(node.users) == 1:

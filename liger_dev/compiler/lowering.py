@@ -48,9 +48,12 @@ class Lowering:
 
     def number(self, value: float | int | bool) -> Value:
         """A constant, or the scalar argument (or simple function of one) that its digits identify."""
-        if isinstance(value, bool) or not isinstance(value, float) or not math.isfinite(value):
-            return self.graph.const(value)
         g = self.graph
+        if isinstance(value, int) and not isinstance(value, bool):
+            name = next((n for n, tagged in self.traced.tags.items() if type(tagged) is int and tagged == value), "")
+            return g.make("param", dtype="int", name=name) if name else g.const(value)
+        if isinstance(value, bool) or not math.isfinite(value):
+            return g.const(value)
         for name, tagged in self.traced.tags.items():
             for number, make in _FORMS:
                 if math.isclose(value, number(tagged), rel_tol=1e-11, abs_tol=0.0):

@@ -18,7 +18,8 @@ def operation_values(host: Host) -> dict[str, Any]:
     """Plain strings and lists, so that the template has only `if` and `for`."""
     graph, reference = host.graph, host.reference
     kernels = [_kernel(host, text) for text in host.texts.values()]
-    forward, backward = forward_lines(host), backward_lines(host)
+    sizes: dict[str, str] = {}
+    forward, backward = forward_lines(host), backward_lines(host, sizes)
     text = "\n".join([*forward, *backward])
     named = function_values(host)
     helpers = [name for name in _HELPERS if f"{name}(" in text or (name.isupper() and name in text)]
@@ -33,7 +34,14 @@ def operation_values(host: Host) -> dict[str, Any]:
         "forward_body": forward,
         "backward_body": backward,
         "forward_parameters": [*named["tensors"], *named["scalars"]],  # type: ignore[misc]
-        "backward_parameters": [*named["upstream"], *named["saved"], *named["backward_scalars"], *needs],  # type: ignore[misc]
+        "backward_parameters": [
+            *named["upstream"],
+            *named["saved"],
+            *named["backward_scalars"],
+            *sizes.values(),
+            *needs,
+        ],  # type: ignore[misc]
+        "sizes": [(name, graph.sizes[axis]) for axis, name in sizes.items()],
         "argument_docs": [_argument(host, tensor.name) for tensor in reference.tensors],
         "return_docs": [f"{o.name}: {_shape(o.dims)}" for o in graph.outputs],
         **named,
@@ -47,6 +55,7 @@ _HELPERS = (
     "check_floating",
     "check_integer",
     "check_shape",
+    "check_static",
     "column_settings",
     "device_guard",
     "loop_settings",

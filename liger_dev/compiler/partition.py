@@ -54,6 +54,10 @@ def _columns(graph: Graph) -> frozenset[str]:
     reductions = [v for v in forward if v.op in REDUCTIONS]
     if not reductions:
         return frozenset()
+    if all(
+        v.op == "sum" and frozenset(v.attr("over")) == v.args[0].axes and len(v.args[0].axes) == 1 for v in reductions
+    ):
+        return frozenset()  # totals of elements: kernels store the elements, the wrapper adds them up
     smallest = min(reductions, key=lambda v: (len(v.attr("over")), v.index))
     cols = frozenset(smallest.attr("over"))
     operand = smallest.args[0]

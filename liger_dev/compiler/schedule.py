@@ -37,11 +37,12 @@ class Place:
 
 @dataclass(frozen=True)
 class Store:
-    """A value that a kernel writes, only if the constexpr `guard` holds (empty: always)."""
+    """A value that a kernel writes, only if the constexpr `guard` holds (empty: always); `add`: to what is there."""
 
     place: Place
     value: Value
     guard: str = ""
+    add: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,10 +109,12 @@ def forward_launches(graph: Graph, plan: Plan, operation: str) -> list[Launch]:
             stores.append(Store(kept_place(graph, value, plan), value))
     groups = _groups(graph, [s.value for s in stores], loads)
     loop_only = bool(plan.host)
-    launches = []
+    launches: list[Launch] = []
+    suffixes: set[str] = set()
     for members in groups:
         own = tuple(s for s in stores if s.value in members)
-        suffix = "" if len(groups) == 1 else f"_{own[0].place.name}"
+        suffix = "" if len(groups) == 1 else unique(f"_{own[0].place.name}", suffixes)
+        suffixes.add(suffix)
         spec = _spec(graph, f"_{operation}{suffix}_forward", loads, own, ())
         launches.append(_launch(spec, loop_only, long_rows(graph, spec.layout)))
     return launches
@@ -120,7 +123,7 @@ def forward_launches(graph: Graph, plan: Plan, operation: str) -> list[Launch]:
 def long_rows(graph: Graph, layout: Layout) -> bool:
     """Whether a row may be longer than a program can hold: hidden sizes and head dimensions are not."""
     names = {name.split("_")[0] for name in layout.cols}
-    return not names <= {"H", "D", "I"} or len(layout.cols) > 1
+    return not names <= {"H", "D", "I", "R"} or len(layout.cols) > 1
 
 
 def host_operands(graph: Graph, plan: Plan) -> list[Value]:
@@ -178,6 +181,8 @@ class _Backward:
         self.owner: dict[Value, str] = {}
         for (name, _), value in graph.gradients.items():
             self.owner.setdefault(value, name)
+        self.cuts: dict[Value, Slices] = {}
+        self.added: set[Value] = set()
         owners = dict.fromkeys(self.owner.values())
         self.guards = {name: f"NEEDS_D{name.upper()}" if len(owners) > 1 else "" for name in owners}
 
@@ -187,23 +192,44 @@ class _Backward:
         for (name, cut), value in self.graph.gradients.items():
             if self.owner[value] != name or value.op == "const":
                 continue
-            if value.op == "sum" and value not in self.loads:
-                sums.append(value)
+            terms = self.sum_terms(value)
+            if terms:
+                sums += terms
+                self.cuts |= dict.fromkeys(terms, cut)
+                self.owner |= dict.fromkeys(terms, name)
+                self.added |= set(terms[1:])
             else:
                 place = Place(f"d{name}", self.graph.dims_of(name), cut)
                 stores.append(Store(place, value, self.guards[name]))
         groups = _groups(self.graph, [s.value for s in stores], self.loads)
         launches: list[Launch] = []
         left = list(sums)
+        suffixes: set[str] = set()
         for members in groups:
             own = tuple(s for s in stores if s.value in members)
             layout = self.layout([s.value for s in own], [s.place.axes for s in own])
             accumulated = [v for v in left if self.fits(v, layout)]
             left = [v for v in left if v not in accumulated]
-            suffix = "" if len(groups) == 1 else f"_{own[0].place.name}"
+            suffix = "" if len(groups) == 1 else unique(f"_{own[0].place.name}", suffixes)
+            suffixes.add(suffix)
             launches.append(self.tile_launch(f"_{self.operation}{suffix}_backward", own, accumulated))
         launches += [self.sum_launch(value) for value in left]
         return launches
+
+    def sum_terms(self, value: Value) -> list[Value]:
+        """The sums over rows that a gradient is made of: one as a rule, several where heads of two kinds share it."""
+        if value.op == "sum" and value not in self.loads:
+            return [value]
+        if value.op == "neg":
+            terms = self.sum_terms(value.args[0])
+            return [self.graph.make("sum", self.graph.neg(t.args[0]), over=t.attr("over")) for t in terms]
+        if value.op in ("add", "sub"):
+            left, right = (self.sum_terms(arg) for arg in value.args)
+            if left and right and value.op == "sub":
+                right = [self.graph.make("sum", self.graph.neg(t.args[0]), over=t.attr("over")) for t in right]
+            apart = {t.attr("over") for t in (*left, *right)}
+            return [*left, *right] if left and right and (len(apart) > 1 or set(apart.pop()) - value.axes) else []
+        return []
 
     def layout(self, roots: list[Value], tensors: list[tuple[str, ...]]) -> Layout:
         loaded = [self.loads[v].axes for v in self.graph.walk(roots, self.loads) if v in self.loads]
@@ -240,8 +266,11 @@ class _Backward:
             raise Unsupported(f"the gradient of {name} sums over rows what needs a reduction of each row", name)
         order = memory_order(self.graph, whole.axes | over)
         dims = self.graph.dims_of(name)
-        cut = next(c for (n, c), v in self.graph.gradients.items() if v is value)
-        kernel, guard = f"_{self.operation}_d{name}_kernel", self.guards[name]
+        cut, label = self.cuts[value], self.graph.names.get(value)
+        if label is None:
+            label = unique(f"d{name}", set(self.graph.names.values()))
+            self.graph.names[value] = label
+        kernel, guard = f"_{self.operation}_{label}_kernel", self.guards[name]
         if not whole.axes and len(order) > 1:  # a total: one sum a row here, their sum in the wrapper
             inner = self.graph.make("sum", operand, over=order[-1:])
             rows = tuple((axis,) for axis in order[:-1])
@@ -249,8 +278,8 @@ class _Backward:
             layout = Layout(order[:-1], order[-1:])
             totals: tuple[str, ...] = (f"d{name}",)
         else:
-            self.graph.names.setdefault(whole, f"d{name}")
-            stores = (Store(Place(f"d{name}", dims, cut), whole),)
+            self.graph.names.setdefault(whole, label)
+            stores = (Store(Place(f"d{name}", dims, cut), whole, add=value in self.added),)
             layout = Layout(tuple(a for a in order if a in whole.axes), tuple(a for a in order if a in over))
             totals = ()
         loads = _used(self.graph, self.loads, [s.value for s in stores])
@@ -265,8 +294,7 @@ def _groups(graph: Graph, values: list[Value], stop: Iterable[Value]) -> list[se
     groups: list[tuple[frozenset[str], set[Value]]] = []
     for value in sorted(values, key=lambda v: -len(feet[v])):
         for axes, members in groups:
-            inside = any(value in graph.walk([m], stops) for m in members)
-            if feet[value] == axes or feet[value] < axes and inside:
+            if feet[value] <= axes:
                 members.add(value)
                 break
         else:

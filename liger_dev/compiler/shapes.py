@@ -9,10 +9,12 @@ from liger_dev.compiler.layout import Layout
 
 @dataclass(frozen=True)
 class Shapes:
-    """The tensors that a wrapper can read sizes off, by name, the plainest first."""
+    """The tensors that a wrapper can read sizes off, by name, the plainest first. Where `given` is a dict, sizes that
+    no tensor has are arguments: it collects their names by axis."""
 
     graph: Graph
     tensors: dict[str, Dims]
+    given: dict[str, str] | None = None
 
     def axis(self, axis: str) -> str:
         """The size of one axis."""
@@ -28,6 +30,8 @@ class Shapes:
                 if axis in dim:
                     rest = [self.axis(other) for other in dim if other != axis]
                     return f"{name}.shape[{i - len(dims)}] // {rest[0] if len(rest) == 1 else '(' + ' * '.join(rest) + ')'}"
+        if self.given is not None and size.split(".")[0] not in self.tensors:
+            return self.given.setdefault(axis, f"size_{axis}")
         return size
 
     def product(self, axes: tuple[str, ...]) -> str:

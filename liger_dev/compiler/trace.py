@@ -61,8 +61,11 @@ def axis_sizes(reference: Reference) -> dict[str, int]:
     return dict(zip(axes, _SIZES))
 
 
-def tag(scalar: Scalar, position: int) -> Any:
-    """A stand-in for a float argument, near its default so that the reference's branches stay the same."""
+def tag(scalar: Scalar, position: int, integers: bool) -> Any:
+    """A stand-in for an argument: a float near its default, so that the reference's branches stay the same; an integer far
+    from it, if `integers` are not needed as they are (a dimension, a number of groups)."""
+    if scalar.type == "int" and integers and not isinstance(scalar.default, bool):
+        return (scalar.default or 0) + 100003 * (position + 1)
     if scalar.type != "float":
         return scalar.default
     digits = 1.0 + (position + 1) * 0.00131415926535
@@ -83,11 +86,14 @@ def trace(
         Unsupported: torch.export can't trace it (data-dependent control flow, say); the reason is torch's first line.
     """
     first: Unsupported | None = None
-    for sizes in _candidate_sizes(reference):
-        try:
-            return _trace_at(fn, reference, source, absent, sizes, rows)
-        except Unsupported as error:
-            first = first or error
+    for integers in (True, False) if any(s.type == "int" for s in reference.scalars) else (False,):
+        for sizes in _candidate_sizes(reference):
+            try:
+                return _trace_at(fn, reference, source, absent, sizes, rows, integers)
+            except Unsupported as error:
+                first = first or error
+            if integers:
+                break
     assert first is not None
     raise first
 
@@ -107,8 +113,9 @@ def _trace_at(
     absent: frozenset[str],
     sizes: dict[str, int],
     rows: Collection[str],
+    integers: bool,
 ) -> Traced:
-    tags = {scalar.name: tag(scalar, i) for i, scalar in enumerate(reference.scalars)}
+    tags = {scalar.name: tag(scalar, i, integers) for i, scalar in enumerate(reference.scalars)}
     given = [tensor for tensor in reference.tensors if tensor.name not in absent]
     samples = [_sample(tensor.shape, tensor.dtype, sizes) for tensor in given]
     names = [tensor.name for tensor in given]
@@ -120,7 +127,13 @@ def _trace_at(
 
     with quiet():
         program = decompose(_export(Wrapper(), tuple(samples), dynamic, reference), rows)
-    return Traced(program.graph, sizes, {k: v for k, v in tags.items() if isinstance(v, float)}, source, absent)
+    return Traced(program.graph, sizes, _recognisable(reference, tags), source, absent)
+
+
+def _recognisable(reference: Reference, tags: dict[str, Any]) -> dict[str, float]:
+    """The tags that are not simply the argument's default."""
+    usual = {scalar.name: scalar.default for scalar in reference.scalars}
+    return {k: v for k, v in tags.items() if isinstance(v, float) or isinstance(v, int) and v != usual[k]}
 
 
 def _export(module: torch.nn.Module, samples: tuple[torch.Tensor, ...], dynamic: Any, reference: Reference) -> Any:
