@@ -94,6 +94,27 @@ def load_in_child(name: str, source: Source, *, limits: Limits = CHILD_LIMITS) -
     return Reference.from_json(reply["reference"])
 
 
+def facts_in_child(
+    reference: Reference, formulas: dict[str, str], *, limits: Limits = CHILD_LIMITS
+) -> list[dict[str, Any]]:
+    """Name, shape and dtype of each output of a reference. Raises BadInput unless the gradients' formulas hold."""
+    reply = _ask({"do": "facts", "reference": reference.to_json(), "formulas": formulas}, limits, [])
+    return list(reply["outputs"])
+
+
+def compare_in_child(first: Reference, second: Reference, *, limits: Limits = CHILD_LIMITS) -> None:
+    """Raises BadInput unless two references compute the same from the same arguments, in float64."""
+    _ask({"do": "compare", "first": first.to_json(), "second": second.to_json()}, limits, [])
+
+
+def cover_in_child(name: str, source: Source, *, run: bool, limits: Limits) -> dict[str, Any]:
+    """`tier`, and `disagreement`: how the emitted op differs from the reference, "" if nowhere, None unless `run`.
+
+    Raises what `analyze` raises.
+    """
+    return _ask({"do": "cover", "name": name, "source": asdict(source), "run": run}, limits, _import_path(source))
+
+
 def _ask(request: dict[str, Any], limits: Limits, import_path: list[Path]) -> dict[str, Any]:
     """One request to a child of its own. Raises again what the child raised, and LimitReached or LigerDevError."""
     package = Path(liger_dev.__file__).resolve().parent.parent

@@ -1,6 +1,7 @@
 """`python -m liger_dev.child REQUEST.json REPLY.json`: what needs torch or runs the user's code, away from the tool itself."""
 
 import json
+import os
 import sys
 import tempfile
 import warnings
@@ -29,7 +30,11 @@ def main(request_path: Path, reply_path: Path) -> None:
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """`load`: a reference. `analyze`: a reference and its profile. `compile`: a profile and what the op template needs."""
+    """`load`: a reference. `analyze`: a reference and its profile. `compile`: a profile and what the op template needs.
+    `cover`: whether a source compiles, and runs right.
+
+    `facts`: an uncompiled reference's outputs, once its gradients' formulas hold. `compare`: whether two references agree.
+    """
     match request["do"]:
         case "load":
             return _load(request)
@@ -38,6 +43,12 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
             return {**loaded, "profile": _compile(loaded["reference"], {})["profile"]}
         case "compile":
             return _compile(request["reference"], request["options"])
+        case "cover":
+            return _cover(request)
+        case "facts":
+            return _facts(request["reference"], request["formulas"])
+        case "compare":
+            return _compare(request["first"], request["second"])
     raise AssertionError(f"unknown request {request['do']}")
 
 
@@ -56,6 +67,38 @@ def _compile(reference: dict[str, Any], options: dict[str, Any]) -> dict[str, An
 
     compiled = compile_op(Reference.from_json(reference), options)
     return {"profile": compiled.profile, "op": compiled.op}
+
+
+def _facts(reference: dict[str, Any], formulas: dict[str, str]) -> dict[str, Any]:
+    from liger_dev.loading.facts import output_facts
+
+    with tempfile.TemporaryDirectory() as folder:
+        return {"outputs": output_facts(Reference.from_json(reference), formulas, Path(folder).resolve())}
+
+
+def _compare(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    from liger_dev.loading.facts import compare_references
+
+    with tempfile.TemporaryDirectory() as folder:
+        compare_references(Reference.from_json(first), Reference.from_json(second), Path(folder).resolve())
+    return {}
+
+
+def _cover(request: dict[str, Any]) -> dict[str, Any]:
+    """The tier, and what the emitted op gets wrong if it is to be run: None if it is not, "" for nothing."""
+    # Triton reads this when it is imported first.
+    os.environ["TRITON_INTERPRET"] = "1"
+    loaded = _load(request)
+    compiled = _compile(loaded["reference"], {})
+    said = None
+    if request["run"]:
+        from liger_dev.grading.trial import disagreement
+
+        profile = {"closest_existing_kernel": "none", **compiled["profile"]}
+        with tempfile.TemporaryDirectory() as folder:
+            reference = Reference.from_json(loaded["reference"])
+            said = disagreement(reference, profile, compiled["op"], Path(folder).resolve())
+    return {"tier": compiled["profile"]["tier"], "disagreement": said}
 
 
 def source_from_json(data: dict[str, Any]) -> Source:

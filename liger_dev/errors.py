@@ -64,6 +64,10 @@ class KernelFailed(LigerDevError):
     exit_code = KERNEL_FAILED
 
 
+class ModelFailed(LigerDevError):
+    """An agent got no usable answer: no key, a refusal, a rate limit, a cut connection. The transcript is kept."""
+
+
 class Paused(LigerDevError):
     """The run waits for a review."""
 

@@ -81,6 +81,10 @@ class Gate:
         return not self.tampered and bool(self.attempts) and not self.attempts[-1].kind
 
 
+# Takes the best op text so far, how it fared and the moves that were made; None when there is nothing left to try.
+Mend = Callable[[str, Attempt, Set[str]], Repair | None]
+
+
 class Tampered(Exception):
     """A child changed a file that is not its own."""
 
@@ -100,17 +104,26 @@ def gpu_name() -> str:
     return probe.stdout.strip() if probe.returncode == 0 else ""
 
 
-def run_gate(copy: KernelCopy, device: str, integers: Set[str], compiler: Compiler, say: Callable[[str], None]) -> Gate:
+def run_gate(
+    copy: KernelCopy,
+    device: str,
+    integers: Set[str],
+    compiler: Compiler,
+    say: Callable[[str], None],
+    mend: Mend | None = None,
+) -> Gate:
     """Up to three attempts, with a repair before the second and the third.
 
     Args:
         device: the GPU's name, empty to run in the interpreter.
         integers: names of tensor arguments that hold no floating numbers (the profile's).
         compiler: compiles the kernels of the copy ahead of time and gives what failed.
+        mend: makes the repairs in place of the builtin moves.
 
     On return the copy's op file is as it stood in the best attempt.
     """
-    loop = _Loop(copy, {} if device else INTERPRETED, integers, compiler, say)
+    mend = mend or (lambda text, attempt, tried: repair(text, attempt.kind, tried, integers))
+    loop = _Loop(copy, {} if device else INTERPRETED, mend, compiler, say)
     attempts: list[Attempt] = []
     try:
         while len(attempts) < ATTEMPTS and not (attempts and (not attempts[-1].kind or attempts[-1].note == NO_MOVE)):
@@ -127,7 +140,7 @@ class _Loop:
 
     copy: KernelCopy
     env: dict[str, str]
-    integers: Set[str]
+    mend: Mend
     compiler: Compiler
     say: Callable[[str], None]
     protection: tuple[str, ...] = ()
@@ -138,7 +151,7 @@ class _Loop:
     def attempt(self, number: int) -> Attempt:
         made = None
         if self.best is not None:
-            made = self._repair(self.best.kind)
+            made = self._repair(self.best)
             if made is None:
                 return replace(self.best, number=number, repair=None, note=NO_MOVE)
             self.say(f"repair: {made.move}")
@@ -149,10 +162,10 @@ class _Loop:
         (self.copy.tree / self.copy.op).write_text(self.best_text)
         return replace(result, kept=False)
 
-    def _repair(self, kind: str) -> Repair | None:
+    def _repair(self, best: Attempt) -> Repair | None:
         """Makes the next move that applies and leaves clean style; a move that doesn't is passed over."""
         path = self.copy.tree / self.copy.op
-        while made := repair(self.best_text, kind, self.tried, self.integers):
+        while made := self.mend(self.best_text, best, self.tried):
             self.tried |= {made.move}
             path.write_text(made.text)
             if checkstyle(self.copy.tree, self.copy.root, [self.copy.op], ()).passed:

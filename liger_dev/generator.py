@@ -35,20 +35,24 @@ TEMPLATES = (
 )
 
 
-def generate(reference: Reference, profile: KernelProfile, root: Path, *, overwrite: bool = False) -> ChangeSet:
+def generate(
+    reference: Reference, profile: KernelProfile, root: Path, *, overwrite: bool = False, op_text: str = ""
+) -> ChangeSet:
     """All files of a kernel, rendered for the workspace `root`; files that would not change are left out.
 
     The order is: what the workspace lacks, reference, profile, op, module, test, benchmark script, exports.
 
     Args:
         overwrite: replace generated files that were edited by hand, too.
+        op_text: the op file, in place of the compiler's.
 
     Raises:
         ProfileRefused: the profile differs from what the reference gives, in a way that can't be honoured.
         HandEdited: a file to replace was edited or written by hand.
         BadInput: a file to edit does not parse.
     """
-    texts = kernel_files(reference, profile, compiled_values(reference, profile))
+    op = {} if op_text else compiled_values(reference, profile)
+    texts = kernel_files(reference, profile, op, op_text=op_text)
     if not overwrite:
         _refuse_hand_edits(root, texts)
     texts = {
@@ -83,10 +87,16 @@ def kernel_files(
     profile: KernelProfile,
     op: Mapping[str, Any],
     templates: tuple[str, ...] = TEMPLATES,
+    op_text: str = "",
 ) -> dict[str, str]:
-    """The stamped texts of a kernel's own files by path. `op` holds what the op template needs besides."""
+    """The stamped texts of a kernel's own files by path. `op` holds what the op template needs besides.
+
+    An `op_text` that somebody else has written takes the place of the op template's.
+    """
     named = {**values(reference, profile), **op}
-    texts = render_all(templates, named)
+    texts = render_all((t for t in templates if not (op_text and t == OP)), named)
+    if op_text:
+        texts[output_path(OP, named)] = op_text
     source, profile_hash = _profile_path(profile), digest(print_profile(profile))
     return {
         (path := output_path(template, named)): stamp(texts[path], source, profile_hash, template_hash(template))

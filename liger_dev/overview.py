@@ -8,12 +8,15 @@ from typing import Any
 
 from liger_dev import history
 from liger_dev import sources
+from liger_dev.agents.transcript import cost_table
+from liger_dev.agents.transcript import lines_of
+from liger_dev.agents.transcript import read_all
 from liger_dev.doctor import Finding
 from liger_dev.errors import BadInput
 from liger_dev.pipeline import Context
 from liger_dev.pipeline import View
+from liger_dev.requests import profile_path
 from liger_dev.runs import Run
-from liger_dev.stages import profile_path
 from liger_dev.stages import stages_of
 
 WIDTH = 80
@@ -26,6 +29,15 @@ def run_views(root: Path, run: Run, stage: str) -> list[View]:
     Raises BadInput if there is no such stage, or it has no output yet.
     """
     return _stage_views(root, run, stage) if stage else [View("", "\n".join(_run_lines(root, run)), "text")]
+
+
+def transcript_views(run: Run) -> list[View]:
+    """What the run's agents said and did, a view each, and what it took. Raises BadInput if none was asked."""
+    found = read_all(run.folder)
+    if not found:
+        raise BadInput(f"run {run.id} has no transcript: no agent was asked", run.id, "see the run: liger-dev show RUN")
+    talks = [View(transcript.path.name, "\n".join(lines_of(transcript)), "text") for transcript in found]
+    return [*talks, View("Cost", "\n".join(cost_table(found)), "markdown")]
 
 
 def _stage_views(root: Path, run: Run, name: str) -> list[View]:
@@ -83,6 +95,24 @@ def operation_lines(root: Path | None) -> list[str]:
         lines.append(textwrap.shorten(summary, WIDTH - width - 4, placeholder=" ..."))
         lines[-1] = f"{'*' if made else ' '} {name:{width}}  {lines[-1]}".rstrip()
     return lines
+
+
+def row_lines() -> list[str]:
+    """The ATen operations that the compiler has rows for, in columns; an operation's overloads stand as one."""
+    from liger_dev.compiler.lower import ROWS
+
+    names = sorted({name.split(".")[1] for name in ROWS if name.startswith("aten.")})
+    return next(
+        lines for height in range(1, len(names) + 1) if len(max(lines := _columns(names, height), key=len)) <= WIDTH
+    )
+
+
+def _columns(names: list[str], height: int) -> list[str]:
+    """Names in columns of `height`, each as wide as its longest name."""
+    columns = [names[start : start + height] for start in range(0, len(names), height)]
+    widths = [max(map(len, column)) + 2 for column in columns]
+    rows = range(min(height, len(names)))
+    return ["".join(f"{c[row]:{w}}" for c, w in zip(columns, widths) if row < len(c)).rstrip() for row in rows]
 
 
 def check_lines(root: Path, names: list[str]) -> list[str]:

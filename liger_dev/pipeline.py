@@ -62,13 +62,18 @@ def _no_revision(context: Context, output: Any, name: str, text: str) -> Any:
     raise BadInput("this stage has nothing to edit")
 
 
+def _no_retry(context: Context, output: Any, remark: str) -> Any:
+    return None
+
+
 @dataclass(frozen=True)
 class Stage:
     """One arrow of the pipeline. Its output is JSON and must follow from `inputs` alone.
 
     `inputs` gives what the output depends on; `make` makes the output; `views` is what a reviewer sees (`brief`
     where nobody looks closely); `texts` are the texts that a reviewer may edit, by name; `revise` checks one edited
-    text and returns the new output (raises LigerDevError); `changes` is what is written after the approval;
+    text and returns the new output (raises LigerDevError); `retry` takes a remark in words, and gives the output that an
+    agent makes of it, or None where no agent can be asked; `changes` is what is written after the approval;
     `failure` says what is wrong with an output that ends the run, "" otherwise; such an output is not reviewed, and
     nor is any of a stage that is not `reviewed`. `flag` names the field of the request that approves the output where
     `--yes` must not, "" if `--yes` does.
@@ -81,6 +86,7 @@ class Stage:
     views: Callable[[Context, Any, bool], list[View]]
     texts: Callable[[Context, Any], dict[str, str]] = _no_texts
     revise: Callable[[Context, Any, str, str], Any] = _no_revision
+    retry: Callable[[Context, Any, str], Any] = _no_retry
     changes: Callable[[Context, Any], ChangeSet] = _no_changes
     failure: Callable[[Any], str] = _never_fails
     reviewed: bool = True
@@ -113,10 +119,19 @@ class Outcome:
         return self.context.outputs[self.stage.name]
 
 
-def drive(run: Run, root: Path, stages: tuple[Stage, ...], review: Review, say: Say, *, again: str = "") -> Outcome:
+def drive(
+    run: Run,
+    root: Path,
+    stages: tuple[Stage, ...],
+    review: Review,
+    say: Say,
+    *,
+    again: str = "",
+    limits: dict[str, Any] = {},
+) -> Outcome:
     """Takes a run as far as it goes; what is done already is taken from the run, so resuming is driving again.
 
-    `again` names a stage whose approval is set aside. Raises Paused at a review that nobody has answered, BadInput
+    `again` names a stage whose approval is set aside; `limits` take the place of those in the request. Raises Paused at a review that nobody has answered, BadInput
     if a stage was rejected, and whatever a stage raises.
     """
     assert stages, "a pipeline has a stage"
@@ -124,7 +139,7 @@ def drive(run: Run, root: Path, stages: tuple[Stage, ...], review: Review, say: 
         workspace.recover(root)
         if rejected := history.rejection(run.events(), except_of=again):
             raise _rejected(run, rejected)
-        context = Context(root, run.id, run.request, say)
+        context = Context(root, run.id, {**run.request, **limits}, say)
         failure = ""
         try:
             for stage in stages:
@@ -173,7 +188,7 @@ def _reviewed(stage: Stage, context: Context, run: Run, review: Review, *, again
                 run.record(history.approval(stage.name, mark, decision.how, decision.reason))
                 return output
             case "edit":
-                _record_edit(stage, run, key, decision.output)
+                _record_edit(stage, run, key, decision)
             case "pause":
                 raise _paused(run, stage)
 
@@ -214,11 +229,12 @@ def _record_stop(run: Run, stage: Stage, error: LigerDevError) -> None:
     run.record({"event": "interrupted", "stage": stage.name, "reason": error.what})
 
 
-def _record_edit(stage: Stage, run: Run, key: str, output: Any) -> None:
-    mark = digest(output)
+def _record_edit(stage: Stage, run: Run, key: str, decision: Decision) -> None:
+    mark = digest(decision.output)
     place = digest([key, mark])
-    run.store(place, output)
-    run.record({"event": "edited", "stage": stage.name, "of": key, "key": place, "mark": mark})
+    run.store(place, decision.output)
+    event = {"event": "edited", "stage": stage.name, "of": key, "key": place, "mark": mark}
+    run.record({**event, "reason": decision.reason} if decision.reason else event)
 
 
 def _apply(stage: Stage, context: Context, run: Run, output: Any) -> None:

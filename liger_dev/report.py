@@ -32,7 +32,8 @@ class Findings:
     """All that a report says. `gate` is None when checkstyle stopped the validation.
 
     `not_measured` is why there are no `rows`; `benchmark_fault` is how the kernel failed while it was measured; `plots` are paths in the workspace; `versions` are pairs of package and
-    version; `seeds` are the test's; `state` is the diff from the workspace's op file to the one that was judged.
+    version; `seeds` are the test's; `state` is the diff from the workspace's op file to the one that was judged;
+    `account` is what an agent says to the person of a failure.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Findings:
     versions: tuple[tuple[str, str], ...]
     seeds: str
     state: str
+    account: str = ""
 
     @property
     def passed(self) -> bool:
@@ -203,6 +205,11 @@ def _failure(findings: Findings, gate: Gate) -> Iterator[str]:
     yield ""
     yield f"Kind: {last.kind}. Likely {likely_cause(last.kind, last.failures)}"
     yield ""
+    if findings.account:
+        yield "### The agent's account"
+        yield ""
+        yield from (f"> {line}".rstrip() for line in findings.account.splitlines())
+        yield ""
     yield "### What is asked of you"
     yield ""
     yield f"Please {request(last.kind)}. Edit `kernels/ops/{findings.name}.py`, then run the command at the end."

@@ -1,5 +1,6 @@
 """A stage's output in, a decision out: by `--yes`, by `--pause`, or by a person who looks, edits and approves."""
 
+import difflib
 import os
 import shlex
 import subprocess
@@ -16,14 +17,15 @@ from liger_dev.pipeline import Context
 from liger_dev.pipeline import Decision
 from liger_dev.pipeline import Review
 from liger_dev.pipeline import Stage
+from liger_dev.pipeline import View
 from liger_dev.screen import Screen
 
 # The person's answer to a prompt; None when the input has ended.
 Ask = Callable[[str], str | None]
 
 _NO_RETRY = (
-    "The builtin engine derives its output from the source and the profile alone: it can't act on a remark in words\n"
-    "(that takes an agent, --engine claude, which is not in this version)."
+    "The builtin engine derives its output from the source and the profile alone: it can't act on a remark in words.\n"
+    "That takes an agent, for the analyzer's and the generator's output: --engine claude, or auto with a key."
 )
 
 
@@ -92,7 +94,8 @@ def asking(screen: Screen, ask: Ask) -> Review:
                     if revised is not None:
                         return Decision("edit", revised)
                 case "r" | "retry":
-                    screen.tell(_NO_RETRY)
+                    if (decision := _retry(stage, context, output, rest.strip(), screen)) is not None:
+                        return decision
                     if editable and (ask("edit the text instead? [y/N] > ") or "n").strip() in ("y", "yes"):
                         revised = _edit(stage, context, output, editable, ask, screen)
                         if revised is not None:
@@ -101,6 +104,31 @@ def asking(screen: Screen, ask: Ask) -> Review:
                     screen.tell("answer a, e, r or q; words after a are the reason, words after r the remark")
 
     return review
+
+
+def _retry(stage: Stage, context: Context, output: Any, remark: str, screen: Screen) -> Decision | None:
+    """The output that the stage's agent makes of a remark, shown as a diff to the last one; None if there is none."""
+    if not remark:
+        screen.tell("say what should be otherwise: r REMARK")
+        return None
+    try:
+        revised = stage.retry(context, output, remark)
+    except LigerDevError as error:
+        screen.tell(str(error))
+        return None
+    if revised is None:
+        screen.tell(_NO_RETRY)
+        return None
+    before, after = stage.texts(context, output), stage.texts(context, revised)
+    diff = "".join(text_diff(before.get(name, ""), text, name) for name, text in after.items())
+    screen.show([View("What the remark has changed", diff or "nothing", "diff")], stage.name)
+    return Decision("edit", revised, reason=remark)
+
+
+def text_diff(before: str, after: str, name: str) -> str:
+    """A unified diff of a text, empty if nothing differs."""
+    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    return "".join(difflib.unified_diff(old, new, f"{name} (last)", f"{name} (now)"))
 
 
 def _edit(stage: Stage, context: Context, output: Any, texts: dict[str, str], ask: Ask, screen: Screen) -> Any | None:

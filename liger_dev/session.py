@@ -1,6 +1,7 @@
 """A run and a way to review in, its end on the screen out: how every command drives a pipeline."""
 
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -18,13 +19,22 @@ from liger_dev.screen import Screen
 from liger_dev.stages import stages_of
 
 
-def go_on(root: Path, run: Run, mode: str, *, again: str = "", stages: tuple[Stage, ...] = ()) -> bool:
+def go_on(
+    root: Path,
+    run: Run,
+    mode: str,
+    *,
+    again: str = "",
+    stages: tuple[Stage, ...] = (),
+    limits: dict[str, Any] = {},
+) -> bool:
     """Takes a run as far as it goes, prints how it ended, and returns whether it passed.
 
     Args:
         mode: `yes`, `pause` or `ask`.
         again: a stage to review once more.
         stages: in place of those that the run asks for.
+        limits: in place of those in the run's request: `max_cost`.
     """
     stages = stages or stages_of(run.request)
     if again and again not in [stage.name for stage in stages]:
@@ -34,7 +44,7 @@ def go_on(root: Path, run: Run, mode: str, *, again: str = "", stages: tuple[Sta
     screen.tell(f"run {run.id}")
     hint = f"go on with: {history.command(root, f'resume {run.id}')}"
     try:
-        outcome = pipeline.drive(run, root, stages, reviewer(mode, screen), screen.say, again=again)
+        outcome = pipeline.drive(run, root, stages, reviewer(mode, screen), screen.say, again=again, limits=limits)
     except KeyboardInterrupt:
         screen.tell(f"interrupted; {hint}")
         raise typer.Exit(INTERRUPTED) from None

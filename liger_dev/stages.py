@@ -3,9 +3,7 @@
 import difflib
 import unicodedata
 
-from dataclasses import asdict
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 from typing import Any
 
@@ -18,35 +16,13 @@ from liger_dev.records import Change
 from liger_dev.records import ChangeSet
 from liger_dev.records import Source
 from liger_dev.records import digest
+from liger_dev.requests import Request
+from liger_dev.requests import profile_path
+from liger_dev.requests import reference_path
 
 if TYPE_CHECKING:
     from liger_dev.analyzer import Analysis
     from liger_dev.validator import Report
-
-Request = dict[str, Any]
-
-
-def new_request(command: str, name: str, source: Source, **options: Any) -> Request:
-    """What `new` and `analyze` ask for: a source that is read already, so that any machine can go on with the run.
-
-    The option `trust_url` approves a text from a URL before anyone has seen it.
-    """
-    return {"command": command, "name": name, "source": asdict(source), "profile": "", **options}
-
-
-def generate_request(root: Path, name: str, **options: Any) -> Request:
-    """What `generate` asks for: the profile and the reference as they are on disk now. Raises BadInput without them."""
-    profile, reference = workspace.read(root, profile_path(name)), workspace.read(root, reference_path(name))
-    if profile is None or reference is None:
-        missing = profile_path(name) if profile is None else reference_path(name)
-        raise BadInput(f"there is no {missing} to generate from", str(root), f"make it first: liger-dev analyze {name}")
-    source = Source("function", reference, name, reference_path(name))
-    return {"command": "generate", "name": name, "source": asdict(source), "profile": profile, **options}
-
-
-def validate_request(name: str, **options: Any) -> Request:
-    """What `validate` asks for: the kernel as it is in the workspace."""
-    return {"command": "validate", "name": name, **options}
 
 
 def stages_of(request: Request) -> tuple[Stage, ...]:
@@ -56,6 +32,11 @@ def stages_of(request: Request) -> tuple[Stage, ...]:
             return (*_looks(request), ANALYZE, GENERATE, VALIDATE)
         case "analyze":
             return (*_looks(request), replace(ANALYZE, changes=_analysis_changes))
+        case "retrace":
+            again = replace(ANALYZE, title="tracing the source again", reviewed=False)
+            return (*_looks(request), again, GENERATE, VALIDATE)
+        case "modify":
+            return (MODIFY, VALIDATE)
         case "generate":
             return (replace(ANALYZE, title="reading the profile and the reference", reviewed=False), GENERATE)
         case "init":
@@ -74,25 +55,7 @@ def stages_of(request: Request) -> tuple[Stage, ...]:
 
 def _looks(request: Request) -> tuple[Stage, ...]:
     """A fetched text is looked at before anything of it runs."""
-    return (FETCHED,) if request["source"].get("sha256") else ()
-
-
-def init_request() -> Request:
-    """What `init` asks for: the files that every workspace has."""
-    return {"command": "init", "name": "init"}
-
-
-def measure_request(command: str, name: str) -> Request:
-    """What `bench` and `plot` ask for."""
-    return {"command": command, "name": name}
-
-
-def profile_path(name: str) -> str:
-    return f"profiles/{name}.yaml"
-
-
-def reference_path(name: str) -> str:
-    return f"kernels/reference/{name}.py"
+    return (FETCHED,) if request.get("source", {}).get("sha256") else ()
 
 
 def _fetched_inputs(context: Context) -> Any:
@@ -128,18 +91,27 @@ def visible(text: str) -> str:
 
 
 def _analyze_inputs(context: Context) -> Any:
-    return [context.request[key] for key in ("name", "source", "profile")]
+    return [*(context.request.get(key, "") for key in ("name", "source", "profile", "keep")), _seat(context)]
+
+
+def _seat(context: Context) -> list[str]:
+    """Who works on a stage, as far as the stage's output follows from it."""
+    return [context.request.get(key) or "" for key in ("engine", "model")]
 
 
 def _analyze(context: Context) -> Any:
-    from liger_dev.analyzer import analyze
-    from liger_dev.profile import parse_profile
+    from liger_dev.agents.engine import analyze
 
-    name, profile = context.request["name"], context.request["profile"]
-    analysis = analyze(name, _source(context.request["source"]), root=context.root)
-    if profile:
-        analysis = replace(analysis, profile=parse_profile(profile, profile_path(name)))
-    return analysis.to_json()
+    return analyze(context, _source(context.request["source"])).to_json()
+
+
+def _retry_analysis(context: Context, output: Any, remark: str) -> Any:
+    from liger_dev.agents import engine
+
+    if not engine.asks(context.request):
+        return None
+    source = _source(context.request["source"])
+    return engine.remark_on_analysis(context, source, _analysis(output), remark).to_json()
 
 
 def _source(data: dict[str, Any]) -> Source:
@@ -184,7 +156,8 @@ def _revise_analysis(context: Context, output: Any, path: str, text: str) -> Any
 
     What the generator will not honour is refused here, where it can be edited again, and not at the next stage.
     """
-    from liger_dev.analyzer import analyze
+    from liger_dev.agents.draft import is_by_agent
+    from liger_dev.agents.engine import reanalyze
     from liger_dev.generator import generate
     from liger_dev.profile import parse_profile
 
@@ -192,6 +165,9 @@ def _revise_analysis(context: Context, output: Any, path: str, text: str) -> Any
     name = analysis.reference.name
     if path == profile_path(name):
         profile = parse_profile(text, path)
+        if is_by_agent(analysis.profile):
+            context.say("the edited profile goes to the agent that writes the kernel")
+            return replace(analysis, profile=profile).to_json()
         context.say("checking that the generator honours the edited profile")
         generate(analysis.reference, profile, context.root, overwrite=True)
         return replace(analysis, profile=profile).to_json()
@@ -199,7 +175,7 @@ def _revise_analysis(context: Context, output: Any, path: str, text: str) -> Any
     given = _source(context.request["source"])
     origin = f"{analysis.reference.origin}, edited at the review"
     edited = Source("function", text, name, origin, given.shapes, sha256=given.sha256)
-    return analyze(name, edited, root=context.root).to_json()
+    return reanalyze(context, analysis, edited).to_json()
 
 
 def _analysis_changes(context: Context, output: Any) -> ChangeSet:
@@ -209,15 +185,38 @@ def _analysis_changes(context: Context, output: Any) -> ChangeSet:
 
 
 def _generate_inputs(context: Context) -> Any:
-    return [digest(context.outputs["analyze"]), context.request["overwrite"]]
+    return [digest(context.outputs["analyze"]), context.request["overwrite"], _seat(context)]
 
 
 def _generate(context: Context) -> Any:
-    from liger_dev.generator import generate
+    from liger_dev.agents.engine import generate
 
+    return generate(context, _analysis(context.outputs["analyze"])).to_json()
+
+
+def _retry_generation(context: Context, output: Any, remark: str) -> Any:
+    from liger_dev.agents import engine
+
+    if not engine.asks(context.request):
+        return None
     analysis = _analysis(context.outputs["analyze"])
-    overwrite = context.request["overwrite"]
-    return generate(analysis.reference, analysis.profile, context.root, overwrite=overwrite).to_json()
+    return engine.remark_on_kernel(context, analysis, ChangeSet.from_json(output), remark).to_json()
+
+
+def _modify_inputs(context: Context) -> Any:
+    return [context.request["name"], context.request["wish"], _seat(context)]
+
+
+def _modify(context: Context) -> Any:
+    from liger_dev.agents.engine import modify
+
+    return modify(context).to_json()
+
+
+def _retry_modification(context: Context, output: Any, remark: str) -> Any:
+    from liger_dev.agents import engine
+
+    return engine.modify(context, remark).to_json()
 
 
 def _changes(context: Context, output: Any) -> ChangeSet:
@@ -280,25 +279,33 @@ def _no_inputs(context: Context) -> Any:
 
 def _validate_inputs(context: Context) -> Any:
     options = [context.request[key] for key in ("name", "benchmark", "ncu")]
-    return [options, digest(context.outputs.get("generate", "")), list(context.reviews)]
+    written = context.outputs.get("modify") or context.outputs.get("generate", "")
+    return [options, digest(written), list(context.reviews), _seat(context)]
 
 
 def _validate(context: Context) -> Any:
+    from liger_dev.agents import engine
     from liger_dev.validator import validate
 
     options = {key: context.request[key] for key in ("benchmark", "ncu")}
-    report = validate(context.request["name"], context.root, say=context.say, **options)
+    mend, account = engine.mend_of(context)
+    report = validate(context.request["name"], context.root, say=context.say, mend=mend, account=account, **options)
+    report = _with_section(report, "Agents", engine.costs(context))
     return _with_reviews(report, context.reviews).to_json()
 
 
-def _with_reviews(report: "Report", reviews: tuple[dict[str, str], ...]) -> "Report":
-    """The report, on the screen and in its file, with a section on who approved what it rests on."""
-    if not reviews:
+def _with_section(report: "Report", title: str, lines: list[str]) -> "Report":
+    """The report, on the screen and in its file, with a section at its end, if there are lines for it."""
+    if not lines:
         return report
-    lines = [f"- {review['stage']}: {_approved(review)}" for review in reviews]
-    markdown = f"{report.markdown.rstrip()}\n\n## Reviews\n\n" + "\n".join(lines) + "\n"
+    markdown = f"{report.markdown.rstrip()}\n\n## {title}\n\n" + "\n".join(lines) + "\n"
     changes = (replace(c, content=markdown) if c.content == report.markdown else c for c in report.changes.changes)
     return replace(report, markdown=markdown, changes=ChangeSet(tuple(changes)))
+
+
+def _with_reviews(report: "Report", reviews: tuple[dict[str, str], ...]) -> "Report":
+    """The report with a section on who approved what it rests on."""
+    return _with_section(report, "Reviews", [f"- {review['stage']}: {_approved(review)}" for review in reviews])
 
 
 def _approved(review: dict[str, str]) -> str:
@@ -359,6 +366,7 @@ ANALYZE = Stage(
     _analysis_views,
     texts=_analysis_texts,
     revise=_revise_analysis,
+    retry=_retry_analysis,
 )
 GENERATE = Stage(
     "generate",
@@ -368,6 +376,18 @@ GENERATE = Stage(
     _generate_views,
     texts=_generate_texts,
     revise=_revise_file,
+    retry=_retry_generation,
+    changes=_changes,
+)
+MODIFY = Stage(
+    "modify",
+    "modifying the kernel",
+    _modify_inputs,
+    _modify,
+    _generate_views,
+    texts=_generate_texts,
+    revise=_revise_file,
+    retry=_retry_modification,
     changes=_changes,
 )
 VALIDATE = Stage(

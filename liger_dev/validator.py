@@ -25,6 +25,7 @@ from liger_dev.checkstyle import Checkstyle
 from liger_dev.checkstyle import checkstyle
 from liger_dev.compilation import compile_kernels
 from liger_dev.gate import Gate
+from liger_dev.gate import Mend
 from liger_dev.gate import gpu_name
 from liger_dev.gate import run_gate
 from liger_dev.profile import parse_profile
@@ -60,9 +61,19 @@ def _silent(message: str) -> None:
 
 
 def validate(
-    name: str, root: Path, *, benchmark: bool = True, ncu: bool = False, say: Callable[[str], None] = _silent
+    name: str,
+    root: Path,
+    *,
+    benchmark: bool = True,
+    ncu: bool = False,
+    say: Callable[[str], None] = _silent,
+    mend: Mend | None = None,
+    account: Callable[[Gate, str], str] | None = None,
 ) -> Report:
     """Validates the kernel `name` of the workspace `root`; `say` is told of each step in a line.
+
+    `mend` makes the gate's repairs in place of the builtin moves; `account` writes to the person of a gate that has
+    failed, from the op file as it was judged.
 
     Raises BadInput when a file of the kernel is missing or its profile does not fit the schema. A kernel that fails
     is no exception but a report.
@@ -73,12 +84,16 @@ def validate(
         say("checkstyle")
         style = checkstyle(copy.tree, copy.root, copy.python_files, copy.locked)
         device = gpu_name() if style.passed else ""
-        gate = run_gate(copy, device, integers, compile_kernels, say) if style.passed else None
+        gate = run_gate(copy, device, integers, compile_kernels, say, mend) if style.passed else None
         speed = not_measured(_why_no_benchmark(gate, device, benchmark))
         if not speed.reason:
             say("benchmark")
             speed = run_benchmark(copy, os.environ, say)
-        return _report(copy, style, gate, speed, ncu)
+        said = ""
+        if account is not None and gate is not None and gate.attempts and not (gate.passed or gate.tampered):
+            say("writing to the person")
+            said = account(gate, copy.text(copy.op))
+        return _report(copy, style, gate, speed, ncu, said)
 
 
 def _why_no_benchmark(gate: Gate | None, device: str, wanted: bool) -> str:
@@ -89,7 +104,9 @@ def _why_no_benchmark(gate: Gate | None, device: str, wanted: bool) -> str:
     return "" if wanted else "it was not asked for (`--no-benchmark`)"
 
 
-def _report(copy: KernelCopy, style: Checkstyle, gate: Gate | None, speed: Benchmark, ncu: bool) -> Report:
+def _report(
+    copy: KernelCopy, style: Checkstyle, gate: Gate | None, speed: Benchmark, ncu: bool, account: str
+) -> Report:
     findings = Findings(
         name=copy.name,
         style=style,
@@ -102,6 +119,7 @@ def _report(copy: KernelCopy, style: Checkstyle, gate: Gate | None, speed: Bench
         ncu=_ncu(ncu),
         versions=(("liger-dev", __version__), *((package, _version(package)) for package in _PACKAGES)),
         seeds=_seeds(copy),
+        account=account,
         state=unified_diff((copy.root / copy.op).read_text(), copy.text(copy.op), copy.op),
     )
     markdown = render_report(findings)

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Value
 from liger_dev.compiler.ops import OPS
+from liger_dev.compiler.shift import is_shift
 from liger_dev.compiler.slices import output_slices
 from liger_dev.errors import Unsupported
 
@@ -34,7 +35,7 @@ def differentiate(graph: Graph, wanted: Iterable[str]) -> None:
     values = graph.walk(roots)
     for value in reversed(values):
         gradient = adjoints.get(value)
-        if gradient is None:
+        if gradient is None or (value.op == "max" and is_shift(graph, value, gradient)):
             continue
         _label(graph, gradient, value)
         for arg, part in zip(value.args, _adjoint(graph, value, gradient)):

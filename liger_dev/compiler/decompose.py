@@ -25,7 +25,7 @@ def decompose(program: Any, rows: Collection[str]) -> Any:
         if not chosen:
             break
         program = program.run_decompositions(chosen)
-        _drop_casts(program.graph, set(chosen))
+        _drop_casts(program.graph, {str(target) for target in chosen})
     return start if _unknown(program, rows) - without_row else program
 
 
@@ -34,10 +34,11 @@ def _unknown(program: Any, rows: Collection[str]) -> set[Any]:
     return {t for t in targets if isinstance(t, torch._ops.OpOverload) and str(t) not in rows}
 
 
-def _drop_casts(graph: torch.fx.Graph, decomposed: set[Any]) -> None:
+def _drop_casts(graph: torch.fx.Graph, decomposed: set[str]) -> None:
     """Removes float casts inside decompositions; what they computed in float32 counts as the type that they began in."""
     for node in list(graph.nodes):
-        if node.meta.get("original_aten") not in decomposed or not _is_floating(node):
+        # By name: the operation that a node's meta data hold is a copy.
+        if str(node.meta.get("original_aten")) not in decomposed or not _is_floating(node):
             continue
         sources = [arg for arg in node.all_input_nodes if _is_floating(arg)]
         if str(node.target) in _CASTS and sources:

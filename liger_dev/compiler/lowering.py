@@ -203,6 +203,8 @@ def dtype_of(state: Lowering, terms: list[Term], dtype: torch.dtype | None = Non
 
 
 def result(state: Lowering, value: Value, terms: list[Term], dims: Dims | None = None) -> Term:
+    """A node's value as a term, over the dimensions that its operands broadcast to unless others are given."""
+    state.graph.lines.setdefault(value, state.source.describe(state.node))
     return Term(value, broadcast(state, terms) if dims is None else dims, dtype_of(state, terms))
 
 

@@ -78,6 +78,16 @@ def _clamp(compare: str) -> Adjoint:
     return rule
 
 
+def _clamp_between(g: "Graph", v: "Value", d: "Value") -> list["Value | None"]:
+    """Adjoint of a clamp to two tensors: at a bound the operand has it all, between equal bounds nobody."""
+    x, low, high = v.args
+    zero = g.const(0.0)
+    inside = g.make("and", g.make("ge", x, low), g.make("le", x, high))
+    below = g.make("and", g.make("lt", x, low), g.make("lt", low, high))
+    above = g.make("or", g.make("gt", x, high), g.make("lt", high, low))
+    return [g.where(inside, d, zero), g.where(below, d, zero), g.where(above, d, zero)]
+
+
 def _extremum(g: "Graph", v: "Value", d: "Value") -> list["Value | None"]:
     """Adjoint of a maximum over axes. torch shares the gradient evenly among the elements that attain it; where it has
     their index (`ties="first"`), the first one has it all."""
@@ -152,6 +162,14 @@ OPS: dict[str, Op] = {
     # where keeps NaN, as torch does; tl.maximum(x, 0.0) would not.
     "clamp_min": Op(2, "tl.where({0} < {1}, {1}, {0})", "max({0}, {1})", ATOM, torch.maximum, _clamp("ge")),
     "clamp_max": Op(2, "tl.where({0} > {1}, {1}, {0})", "min({0}, {1})", ATOM, torch.minimum, _clamp("le")),
+    "clamp": Op(
+        3,
+        _propagating("minimum").format(_propagating("maximum"), "{2}"),
+        "clamp({0}, {1}, {2})",
+        ATOM,
+        torch.clamp,
+        _clamp_between,
+    ),
     "relu": Op(
         1,
         "tl.where({0} < 0.0, 0.0, {0})",

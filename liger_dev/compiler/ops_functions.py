@@ -22,10 +22,15 @@ if TYPE_CHECKING:
 
 _LN_2, _LN_10 = math.log(2.0), math.log(10.0)
 _TWO_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
+_SIXTH = float(torch.tensor(1.0 / 6.0, dtype=torch.float32))
 
 
 def _zero_where(g: "Graph", compare: str, a: "Value", b: "Value", otherwise: "Value") -> "Value":
     return g.where(g.make(compare, a, b), g.const(0.0), otherwise)
+
+
+def _within_three(g: "Graph", x: "Value") -> "Value":
+    return g.make("lt", g.make("abs", x), g.const(3.0))
 
 
 def _less_square(g: "Graph", x: "Value") -> "Value":
@@ -54,8 +59,10 @@ def _hypot(g: "Graph", v: "Value", d: "Value") -> list["Value | None"]:
 
 
 def _fmod(g: "Graph", v: "Value", d: "Value") -> list["Value | None"]:
-    quotient = g.make("trunc", g.div(*v.args))
-    return [d, None if v.args[1].op in ("const", "param") else g.neg(g.mul(d, quotient))]
+    """The quotient that was taken off: (x - rest) / y is whole but for its rounding, where trunc(x / y) may miss it."""
+    x, y = v.args
+    quotient = g.make("rint", g.div(g.sub(x, v), y))
+    return [d, None if y.op in ("const", "param") else g.neg(g.mul(d, quotient))]
 
 
 def _copysign(g: "Graph", v: "Value", d: "Value") -> list["Value | None"]:
@@ -83,9 +90,23 @@ def _xlog1py(g: "Graph", v: "Value", d: "Value") -> list["Value | None"]:
 
 
 def _sinc(g: "Graph", v: "Value", d: "Value") -> list["Value | None"]:
+    """(cos(pi x) - sinc(x)) / x cancels near 0: there its series, to 1e-12 of itself."""
     (x,) = v.args
-    slope = g.div(g.sub(g.make("cos", g.mul(g.const(math.pi), x)), v), x)
-    return [_zero_where(g, "eq", x, g.const(0.0), g.mul(d, slope))]
+    angle = g.mul(g.const(math.pi), x)
+    square, series = g.mul(angle, angle), g.const(1.0 / 45360.0)
+    for coefficient in (-1.0 / 840.0, 1.0 / 30.0, -1.0 / 3.0):
+        series = g.add(g.mul(series, square), g.const(coefficient))
+    near = g.mul(g.mul(g.const(math.pi), angle), series)
+    far = g.div(g.sub(g.make("cos", angle), v), x)
+    slope = g.where(g.make("lt", g.make("abs", x), g.const(0.05)), near, far)
+    return [g.mul(d, slope)]
+
+
+def _logit(g: "Graph", v: "Value", d: "Value") -> list["Value | None"]:
+    """d / (x * (1 - x)), as the square of a root that is NaN outside of [0, 1], where torch's gradient is."""
+    x = v.args[0]
+    root = g.make("rsqrt", g.mul(x, g.sub(g.const(1.0), x)))
+    return [g.mul(d, g.mul(root, root))]
 
 
 def _larger(compare: str) -> Adjoint:
@@ -161,7 +182,7 @@ FUNCTIONS: dict[str, Op] = {
         "logit({0})",
         ATOM,
         torch.logit,
-        one(lambda g, x, y, d: g.div(d, g.mul(x, g.sub(g.const(1.0), x)))),
+        _logit,
         "float",
         False,
         True,
@@ -215,6 +236,27 @@ FUNCTIONS: dict[str, Op] = {
         "float",
         False,
         True,
+    ),
+    "entr": Op(
+        1,
+        'tl.where({0} < 0.0, float("-inf"), tl.where({0} == 0.0, 0.0, -{0} * tl.log({0})))',
+        "entr({0})",
+        ATOM,
+        torch.special.entr,
+        one(lambda g, x, y, d: g.neg(g.mul(d, g.add(g.make("log", x), g.const(1.0))))),
+        "float",
+        False,
+        True,
+    ),
+    # torch's gradient is 1 / 6 in float32, whatever the dtype.
+    "hardsigmoid": Op(
+        1,
+        "tl.where({0} <= -3.0, 0.0, tl.where({0} >= 3.0, 1.0, ({0} + 3.0) / 6.0))",
+        "hardsigmoid({0})",
+        ATOM,
+        torch.nn.functional.hardsigmoid,
+        one(lambda g, x, y, d: g.where(_within_three(g, x), g.mul(d, g.const(_SIXTH)), g.const(0.0))),
+        "float",
     ),
     "atan2": _two("libdevice.atan2({0}, {1})", "atan2({0}, {1})", torch.atan2, _atan2),
     "hypot": _two("libdevice.hypot({0}, {1})", "hypot({0}, {1})", torch.hypot, _hypot),

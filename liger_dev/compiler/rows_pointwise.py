@@ -5,6 +5,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Value
 from liger_dev.compiler.lowering import Lowering
@@ -44,6 +46,9 @@ def _power_of_number(state: Lowering, base: Any, exponent: Any) -> Term:
 def _clamp(state: Lowering, x: Any, low: Any = None, high: Any = None) -> Term:
     terms, g = [state.term(x)], state.graph
     value = terms[0].value
+    if isinstance(low, torch.fx.Node) and isinstance(high, torch.fx.Node):
+        terms += [state.term(low), state.term(high)]
+        return result(state, g.make("clamp", *(t.value for t in terms)), terms)
     for name, bound in (("clamp_min", low), ("clamp_max", high)):
         if bound is not None:
             terms.append(state.term(bound))
@@ -186,10 +191,6 @@ def _logaddexp2(g: Graph, a: Value, b: Value) -> Value:
     return g.div(g.make("logaddexp", g.mul(a, ln_2), g.mul(b, ln_2)), ln_2)
 
 
-def _entropy(g: Graph, x: Value) -> Value:
-    return g.neg(g.make("xlogy", x, x))
-
-
 _UNARY = {
     "abs": ("abs", "absolute"),
     "sign": ("sign", "sgn"),
@@ -222,6 +223,7 @@ _UNARY = {
     "ceil": ("ceil",),
     "trunc": ("trunc", "fix"),
     "sinc": ("sinc", "special_sinc"),
+    "entr": ("special_entr",),
     "tanh": ("tanh",),
     "sigmoid": ("sigmoid", "special_expit"),
 }
@@ -278,7 +280,6 @@ POINTWISE: dict[str, Row] = {
         for k in ("Tensor", "Scalar_Self", "Scalar_Other", "default", "self_scalar", "other_scalar")
     },
     "aten.special_xlog1py.default": function("xlog1py"),
-    "aten.special_entr.default": pointwise(_entropy),
     **{f"aten.copysign.{kind}": pointwise(_copysign) for kind in ("Tensor", "Scalar")},
     "aten.heaviside.default": pointwise(_heaviside),
     "aten.nan_to_num.default": _nan_to_num,

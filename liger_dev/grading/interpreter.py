@@ -12,6 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from types import ModuleType
 
+from liger_dev.grading import bounds
 from liger_dev.grading import interpreter_language as language
 from liger_dev.grading import interpreter_libdevice as libdevice
 from liger_dev.grading import interpreter_numbers as numbers
@@ -44,6 +45,7 @@ def install(leave_out: Collection[str] = ()) -> tuple[str, ...]:
         needed = [mend for mend in wanted if mend.is_faulty(up)]
         for mend in needed:
             mend.apply(up)
+        bounds.watch(up)
         up._mended = tuple(mend.name for mend in needed)  # type: ignore[attr-defined]
     names: tuple[str, ...] = up._mended
     return names

@@ -127,6 +127,7 @@ def complex_pairs(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torc
 OWN: dict[str, Callable[..., Any]] = {
     "bce_with_logits": F.binary_cross_entropy_with_logits,
     "bias_gelu": lambda x, bias: F.gelu(x + bias, approximate="tanh"),
+    "celu": lambda x: F.celu(x, 1.5),
     "channels_first_layer_norm": channels_first,
     "channels_first_rms_norm": lambda x, weight: F.rms_norm(x.movedim(1, -1), x.shape[1:2], weight, 1e-6).movedim(
         -1, 1
@@ -148,6 +149,7 @@ OWN: dict[str, Callable[..., Any]] = {
     "group_norm": lambda x, weight, bias: F.group_norm(x, 2, weight, bias),
     "group_norm_silu": lambda x, weight, bias: F.silu(F.group_norm(x, 2, weight, bias, 1e-6)),
     "hard_swish": F.hardswish,
+    "hard_sigmoid": F.hardsigmoid,
     "hinge_loss": lambda prediction, target: F.relu(1 - prediction * target).mean(),
     "huber_loss": F.huber_loss,
     "instance_norm": lambda x, weight, bias: F.instance_norm(x, weight=weight, bias=bias),
@@ -161,6 +163,7 @@ OWN: dict[str, Callable[..., Any]] = {
     "log_sigmoid": lambda x: torch.sigmoid(x).log(),
     "log_softmax": lambda x: F.log_softmax(x, -1),
     "logsumexp": lambda x: x.exp().sum(-1).log(),
+    "margin_ranking_loss": lambda first, second, order: F.margin_ranking_loss(first, second, order, 0.5),
     "max_norm": lambda x: F.normalize(x, p=float("inf"), dim=-1),
     "mish": F.mish,
     "mse_loss": F.mse_loss,
@@ -172,6 +175,7 @@ OWN: dict[str, Callable[..., Any]] = {
         F.rms_norm(q, q.shape[-1:], q_weight, 1e-6),
         F.rms_norm(k, k.shape[-1:], k_weight, 1e-6),
     ),
+    "relu6": F.relu6,
     "relu_squared": lambda x: F.relu(x).square(),
     "reverse_cumulative_sum": lambda x: x.sum(-1, keepdim=True) - x.cumsum(-1) + x,
     "reverse_kl_div": lambda student, teacher: F.kl_div(
@@ -199,6 +203,7 @@ OWN: dict[str, Callable[..., Any]] = {
     "softplus": F.softplus,
     "sparsemax": lambda x: nearest_distribution(x),
     "swiglu_packed": lambda x: F.silu(x.chunk(2, -1)[0]) * x.chunk(2, -1)[1],
+    "tanh_shrink": F.tanhshrink,
     "token_cross_entropy": lambda logits, target: F.cross_entropy(logits.movedim(-1, 1), target, reduction="none"),
     "triplet_margin_loss": F.triplet_margin_loss,
     "weighted_bce_with_logits": lambda logits, target, pos_weight: F.binary_cross_entropy_with_logits(

@@ -76,7 +76,7 @@ def test_version(tmp_path):
         (["frobnicate"], "No such command 'frobnicate'"),
         (["new"], "NAME"),
         (["new", "rms_norm", "--engine", "magic"], "magic"),
-        (["new", "rms_norm", "--engine", "claude"], "not built yet"),
+        (["new", "rms_norm", "--engine", "claude"], "needs a key for Anthropic"),
         (["new", "rms_norm", "--yes", "--pause"], "exclude each other"),
         (["new", "rms_norn"], "did you mean rms_norm"),
         (["new", "Bad-Name"], "no name for an operation"),
@@ -135,6 +135,13 @@ def test_list_marks_what_the_workspace_has(workspace):
 def test_list_works_outside_a_workspace(tmp_path):
     done = run("list", cwd=tmp_path)
     assert done.returncode == 0 and "rms_norm" in done.stdout and "*" not in done.stdout.split("rms_norm")[0]
+
+
+def test_list_shows_the_compilers_rows(tmp_path):
+    lines = run("list", "--ops", cwd=tmp_path).stdout.splitlines()
+    named = " ".join(lines).split()
+    assert {"add", "binary_cross_entropy_with_logits", "linalg_vector_norm"} <= set(named)
+    assert len(named) == len(set(named)) > 150 and max(map(len, lines)) <= 80
 
 
 def test_show_schema_prints_the_profiles_json_schema(tmp_path):

@@ -17,7 +17,7 @@ from liger_dev import runs
 
 REPO = Path(__file__).parents[2]
 KERNEL = "relu_squared"
-KILLS = 6
+KILLS = 10
 
 
 def _command(*words):
@@ -59,16 +59,31 @@ def test_new_passes_from_an_empty_folder(undisturbed):
     assert _run(root, "check").returncode == 0, _run(root, "check").stdout
 
 
+@pytest.fixture(scope="module")
+def states(undisturbed):
+    """The workspace before and after each stage that writes: nothing, the generator's files, the report too."""
+    final = tree(undisturbed[0])
+    return [{}, {path: data for path, data in final.items() if not path.startswith("benchmark/results/")}, final]
+
+
 @pytest.mark.slow
-def test_kills_at_random_moments_change_neither_files_nor_report(undisturbed, tmp_path):
-    root, _, seconds = undisturbed
+@pytest.mark.timeout(900)
+def test_kills_at_random_moments_change_neither_files_nor_report(undisturbed, states, tmp_path):
+    """After each kill the next command finds all of a change set or none of it, and moves only forward."""
+    seconds = undisturbed[2]
     moments = random.Random(os.environ.get("LIGER_DEV_TEST_SEED", "0"))
     _kill_after(tmp_path, moments.uniform(0.2, 0.4) * seconds, "new", KERNEL, "--yes", "--root", ".")
     (made,) = runs.list_runs(tmp_path)
+    reached = 0
     for _ in range(KILLS - 1):
         _kill_after(tmp_path, moments.uniform(0.0, 0.7) * seconds, "resume", made.id, "--root", ".")
+        recovered = _run(tmp_path, "runs", "--root", ".")
+        assert recovered.returncode == 0, recovered.stdout + recovered.stderr
         held = tree(tmp_path)
-        assert "kernels/functional.py" not in held or f"kernels/ops/{KERNEL}.py" in held, "half a change set"
+        assert held in states, f"neither old nor new: {sorted(held)}"
+        assert states.index(held) >= reached
+        reached = states.index(held)
     done = _run(tmp_path, "resume", made.id, "--root", ".")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert tree(tmp_path) == tree(root)
+    assert tree(tmp_path) == states[-1]
+    assert len(states[1]) > 10

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from liger_dev import sources
+from liger_dev import requests
 from liger_dev import stages
 from liger_dev import workspace
 from liger_dev.errors import BadInput
@@ -22,7 +23,7 @@ BY_A_PERSON = {"stage": "generate", "how": "approve command", "reason": "compare
 
 def _context(root, **options) -> Context:
     found = sources.resolve("relu_squared", None, shapes={}, init=[], cwd=root)
-    request = stages.new_request(
+    request = requests.new_request(
         "new", "relu_squared", found, review="yes", overwrite=False, benchmark=True, ncu=False, **options
     )
     return Context(root, "run", request, print)
@@ -75,7 +76,7 @@ def test_analyze_alone_writes_what_generate_alone_reads(analyzed, tmp_path):
     (alone,) = stages.stages_of({**context.request, "command": "analyze"})
     changes = alone.changes(replace(context, root=tmp_path), output)
     workspace.apply(tmp_path, changes, "run")
-    request = stages.generate_request(tmp_path, "relu_squared", review="yes", overwrite=False)
+    request = requests.generate_request(tmp_path, "relu_squared", review="yes", overwrite=False)
     again = replace(context, root=tmp_path, request=request)
     read, _ = stages.stages_of(request)
     reread = read.make(again)

@@ -41,6 +41,7 @@ TORCH = {
     "detach": lambda x: x.detach(),
     "norm_root": torch.sqrt,
     "rint": torch.round,
+    "hardsigmoid": torch.nn.functional.hardsigmoid,
     "softplus": lambda x: torch.nn.functional.softplus(x, threshold=1e9),
 }
 
@@ -180,7 +181,7 @@ def test_triton_spelling_compiles(name, in_triton):
 
 READING = {
     **TORCH,
-    **{name: getattr(torch.special, name) for name in ("erfcx", "xlog1py")},
+    **{name: getattr(torch.special, name) for name in ("entr", "erfcx", "xlog1py")},
     **{name: getattr(torch, name) for name in dir(torch) if not name.startswith("_")},
     "max": torch.maximum,
     "min": torch.minimum,

@@ -4,6 +4,7 @@ import pytest
 
 from liger_dev import history
 from liger_dev import runs
+from liger_dev import requests
 from liger_dev import stages
 from liger_dev.errors import Paused
 from liger_dev.records import digest
@@ -33,7 +34,7 @@ def fetched(tmp_path, monkeypatch):
     source = resolve("square", URL, shapes={}, init=[], cwd=tmp_path, read_url=lambda _: text)
 
     def run(review, **options):
-        return root, runs.create_run(root, stages.new_request("analyze", "square", source, review=review, **options))
+        return root, runs.create_run(root, requests.new_request("analyze", "square", source, review=review, **options))
 
     run.text = text
     return run
@@ -77,7 +78,7 @@ def run_output(run):
 
 def test_other_sources_have_no_such_stage(tmp_path):
     source = resolve("op", "x * x", shapes={}, init=[], cwd=tmp_path)
-    assert [stage.name for stage in stages.stages_of(stages.new_request("analyze", "op", source))] == ["analyze"]
+    assert [stage.name for stage in stages.stages_of(requests.new_request("analyze", "op", source))] == ["analyze"]
 
 
 def test_characters_that_could_hide_text_are_spelled_out():

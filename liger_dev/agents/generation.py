@@ -1,0 +1,112 @@
+"""A reference and its profile in, the text of an op file by an agent out; and the contest of two such texts."""
+
+import ast
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field
+
+from liger_dev.agents.loop import Agent
+from liger_dev.agents.prompts import prompt
+from liger_dev.agents.seat import Seat
+from liger_dev.agents.staging import Staging
+from liger_dev.agents.tools import Arguments
+from liger_dev.agents.tools import Refused
+from liger_dev.agents.tools import Tool
+from liger_dev.agents.trials import trials
+from liger_dev.analyzer import Analysis
+from liger_dev.bench.csv import Measurement
+from liger_dev.benchmark import run_benchmark
+from liger_dev.checkstyle import checkstyle
+from liger_dev.profile import KernelProfile
+from liger_dev.profile import print_profile
+from liger_dev.render import parse
+
+
+class SubmitKernel(Arguments):
+    summary: str = Field(description="two or three sentences for the reviewer: the schedule, and why")
+
+
+def write_op(
+    analysis: Analysis,
+    files: Mapping[str, str],
+    seat: Seat,
+    *,
+    compiled: str = "",
+    remark: str = "",
+    previous: str = "",
+) -> str:
+    """The op file that the agent hands in: it parses, passes checkstyle and defines what the other files import.
+
+    Args:
+        files: all other files of the kernel by path, as they will be written; they are locked.
+        compiled: the compiler's op file, where there is one.
+        remark, previous: what a reviewer wants otherwise, and of which op file.
+    """
+    profile, name = analysis.profile, analysis.reference.name
+    op = f"kernels/ops/{name}.py"
+    base = {**files, **({op: previous or compiled} if previous or compiled else {})}
+    staging = Staging(seat.root, name, frozenset({op}), base=base)
+    values = {
+        "name": name,
+        "op": op,
+        "function_class": profile.function_class_name,
+        "reference": analysis.reference.text,
+        "profile": print_profile(profile),
+        "signature": ", ".join(
+            [t.name for t in analysis.reference.tensors] + [s.name for s in analysis.reference.scalars]
+        ),
+        "compiled": compiled,
+        "remark": remark,
+        "previous": previous,
+    }
+
+    def submit(given: SubmitKernel) -> dict[str, Any]:
+        return {"op": styled(staging, [op], profile)[op], "summary": given.summary}
+
+    tools = (
+        *staging.reading(),
+        *staging.writing(),
+        *trials(staging, seat.say),
+        Tool("submit_kernel", f"Hands in {op} as it is staged.", SubmitKernel, submit, final=True),
+    )
+    system = prompt("system", {"role": "generator", "final": "submit_kernel"})
+    handed = seat.talk(Agent("generator", system, prompt("generate", values), tools, staging.files))
+    return str(handed["op"])
+
+
+def styled(staging: Staging, paths: list[str], profile: KernelProfile) -> dict[str, str]:
+    """The staged files after ruff's automatic fix. Raises Refused with what is left, or with a name that lacks."""
+    op = f"kernels/ops/{staging.name}.py"
+    defined = {
+        node.name for node in parse(staging.text(op), op).body if isinstance(node, ast.ClassDef | ast.FunctionDef)
+    }
+    needed = (profile.function_class_name, f"{staging.name}_forward", f"{staging.name}_backward")
+    if missing := [name for name in needed if name not in defined]:
+        raise Refused(f"{op} does not define {', '.join(missing)}")
+    with staging.copy() as copy:
+        style = checkstyle(copy.tree, copy.root, paths, ())
+        if not style.passed:
+            raise Refused("ruff still finds: " + "; ".join(map(str, style.after.violations)))
+        return {path: copy.text(path) for path in paths}
+
+
+def is_better(files: Mapping[str, str], old: str, new: str, name: str, seat: Seat) -> bool:
+    """Whether `new` is measurably faster than `old` on this machine's GPU: somewhere faster, nowhere slower.
+
+    Faster means that the slow end of its middle 60 % lies before the fast end of the other's. Never tried without a
+    GPU, where nothing is better than the compiler's kernel.
+    """
+    first, second = (_measured({**files, f"kernels/ops/{name}.py": text}, name, seat) for text in (old, new))
+    pairs = [(first[point], second[point]) for point in first if point in second]
+    faster = [b.y_value_80 < a.y_value_20 for a, b in pairs]
+    slower = [b.y_value_20 > a.y_value_80 for a, b in pairs]
+    return len(pairs) == len(first) and any(faster) and not any(slower)
+
+
+def _measured(files: Mapping[str, str], name: str, seat: Seat) -> dict[tuple[Any, ...], Measurement]:
+    with Staging(seat.root, name, frozenset(), base=files).copy() as copy:
+        rows = run_benchmark(copy, {}, seat.say).rows
+    own = [row for row in rows if row.kernel_provider == "liger" and row.metric_name == "speed"]
+    return {(row.kernel_operation_mode, row.x_value): row for row in own}

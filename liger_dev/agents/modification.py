@@ -1,0 +1,139 @@
+"""A kernel of the workspace and a wish in words in, the change set of what an agent has edited out; tests only grow."""
+
+import ast
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from liger_dev import render
+from liger_dev import workspace
+from liger_dev.agents.generation import styled
+from liger_dev.agents.loop import Agent
+from liger_dev.agents.prompts import prompt
+from liger_dev.agents.seat import Seat
+from liger_dev.agents.staging import Staging
+from liger_dev.agents.tools import Arguments
+from liger_dev.agents.tools import Refused
+from liger_dev.agents.tools import Tool
+from liger_dev.agents.trials import trials
+from liger_dev.profile import KernelProfile
+from liger_dev.profile import parse_profile
+from liger_dev.profile import print_profile
+from liger_dev.records import Change
+from liger_dev.records import ChangeSet
+from liger_dev.records import digest
+from liger_dev.scratch import check_files
+from liger_dev.scratch import kernel_files
+
+Derive = Callable[[str, str, KernelProfile], KernelProfile]
+
+
+class SubmitChange(Arguments):
+    summary: str = Field(description="what was changed and why, for the reviewer")
+    tests_added: list[str] = Field(description="names of the new test functions")
+    no_test_reason: str = Field(default="", description="why no test is needed, if none was added")
+
+
+def modify_by_agent(name: str, wish: str, root: Path, seat: Seat, derive: Derive, remark: str = "") -> ChangeSet:
+    """The edited files. `derive` gives the profile of an edited reference, from its text and the old profile.
+
+    Raises BadInput if a file of the kernel is missing, LimitReached and ModelFailed.
+    """
+    check_files(name, root)
+    op, test, reference = (
+        f"kernels/ops/{name}.py",
+        f"test/kernels/test_{name}.py",
+        f"kernels/reference/{name}.py",
+    )
+    writable = frozenset({op, test, reference, f"kernels/modules/{name}.py", "kernels/functional.py"})
+    staging = Staging(root, name, writable)
+    profile = parse_profile(staging.text(f"profiles/{name}.yaml"), f"profiles/{name}.yaml")
+
+    def submit(given: SubmitChange) -> dict[str, Any]:
+        if not staging.files:
+            raise Refused("nothing was edited")
+        added = added_tests(workspace.read(root, test) or "", staging.text(test), test)
+        if sorted(added) != sorted(given.tests_added):
+            raise Refused(f"tests_added names {given.tests_added}, and the file has gained {added}")
+        if not added and not given.no_test_reason.strip():
+            raise Refused("add a test for the new behaviour, or say in no_test_reason why none is needed")
+        files = styled(staging, sorted(path for path in staging.files if path.endswith(".py")), profile)
+        derived = derive(name, files[reference], profile) if reference in files else profile
+        return {"files": files, "profile": print_profile(derived), "summary": given.summary}
+
+    paths = [path for path in kernel_files(name) if workspace.read(root, path) is not None]
+    values = {"name": name, "wish": f"{wish}\n\n{remark}".strip(), "paths": paths, "writable": writable}
+    tools = (
+        *staging.reading(),
+        *staging.writing(),
+        *trials(staging, seat.say),
+        Tool("submit_change", "Hands in the files as they are staged.", SubmitChange, submit, final=True),
+    )
+    system = prompt("system", {"role": "modifier", "final": "submit_change"})
+    handed = seat.talk(Agent("modifier", system, prompt("modify", values), tools, staging.files))
+    return _change_set(root, name, handed["files"], profile, parse_profile(handed["profile"], f"profiles/{name}.yaml"))
+
+
+def added_tests(before: str, after: str, where: str) -> list[str]:
+    """The test functions that `after` has gained. Raises Refused unless all of `before` is still there, as it was.
+
+    New statements may be imports of new names and undecorated helpers or tests of new names; a test may carry
+    `pytest.mark.parametrize` and `pytest.mark.gpu`. So nothing new can stand in for, or skip, what was there.
+    """
+    old, new = render.parse(before, where).body, render.parse(after, where).body
+    kept = [ast.dump(node) for node in old]
+    left = list(kept)
+    fresh = []
+    for node in new:
+        if left and ast.dump(node) == left[0]:
+            left.pop(0)
+        elif ast.dump(node) in kept and isinstance(node, ast.Import | ast.ImportFrom):
+            continue
+        else:
+            fresh.append(node)
+    if left:
+        raise Refused(f"{where} may only grow: a statement that was there was changed, moved or removed")
+    known = {name for node in old for name in _bound(node)}
+    for node in fresh:
+        if not isinstance(node, ast.FunctionDef | ast.Import | ast.ImportFrom):
+            raise Refused(f"{where}:{node.lineno}: new statements may be imports and functions only")
+        if again := known & set(_bound(node)):
+            raise Refused(f"{where}:{node.lineno}: {', '.join(sorted(again))} is defined already")
+        known |= set(_bound(node))
+        _check_decorators(node, where)
+    return [node.name for node in fresh if isinstance(node, ast.FunctionDef) and node.name.startswith("test")]
+
+
+def _bound(node: ast.stmt) -> list[str]:
+    match node:
+        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            return [name]
+        case ast.Import(names=names) | ast.ImportFrom(names=names):
+            return [(alias.asname or alias.name).split(".")[0] for alias in names]
+        case _:
+            return [part.id for part in ast.walk(node) if isinstance(part, ast.Name)]
+
+
+def _check_decorators(node: ast.stmt, where: str) -> None:
+    for decorator in node.decorator_list if isinstance(node, ast.FunctionDef) else []:
+        text = ast.unparse(decorator)
+        if text != "pytest.mark.gpu" and not text.startswith("pytest.mark.parametrize("):
+            raise Refused(f"{where}:{node.lineno}: a new test may not carry @{text.split('(')[0]}")
+
+
+def _change_set(root: Path, name: str, files: dict[str, str], old: KernelProfile, profile: KernelProfile) -> ChangeSet:
+    """The edited files, stamped again where the tool had generated them: an edit that was asked for is none by hand."""
+    if profile != old:
+        path = f"profiles/{name}.yaml"
+        files = {path: print_profile(profile), **files}
+    changes = []
+    for path, text in files.items():
+        before = workspace.read(root, path) or ""
+        stamp = render.read_stamp(before)
+        if stamp is not None and not render.is_hand_edited(before):
+            text = render.stamp(text, stamp["source"], digest(print_profile(profile)), stamp["template"])
+        changes.append(Change(path, text, workspace.base_of(root, path)))
+    return ChangeSet(tuple(changes))

@@ -1,0 +1,152 @@
+"""`python -m liger_dev.grading.grade REQUEST VERDICT`: grades a candidate, and writes the verdict that it made itself.
+
+This process is trusted. It imports neither the candidate nor the reference: both run in children of their own, under
+limits, and hand over bytes. What is evidence here: the static reading of the candidate's text, the comparison of its
+bytes with a truth that it never saw, how its process ended, and hashes of files before and after. What the candidate's
+own process says of itself (launches, ATen operations, types, untouched inputs) is a hint that can convict; that it can't be
+forged rests on the static reading, since a candidate that passes it can't name anything that would do so. Without
+bubblewrap, files and the network are guarded by the static reading alone; the verdict lists the protection in force.
+"""
+
+import hashlib
+import json
+import sys
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from liger_dev.grading import judge
+from liger_dev.grading import mutation
+from liger_dev.grading.cases import FLOAT_DTYPES
+from liger_dev.grading.cases import GradeCase
+from liger_dev.grading.cases import grade_cases
+from liger_dev.grading.children import Answers
+from liger_dev.grading.children import Called
+from liger_dev.grading.children import ReferenceFailed
+from liger_dev.grading.children import ask_candidate
+from liger_dev.grading.children import ask_reference
+from liger_dev.grading.children import draw
+from liger_dev.grading.request import Request
+from liger_dev.grading.static_reading import launched_kernels
+from liger_dev.grading.static_reading import read_files
+from liger_dev.grading.verdict import Fault
+from liger_dev.grading.verdict import Verdict
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+_GPU_MODES = ("compiled", "autocast", "side stream", "captured")
+
+
+def grade(request: Request) -> Verdict:
+    """The verdict on a candidate. Raises ReferenceFailed when the reference gives no truth to compare with."""
+    before = hashes(request)
+    findings = read_files(Path(request.op), Path(request.root) if request.root else None, request.allow)
+    if findings and request.static:
+        # What may not be named may not be run either.
+        faults = tuple(Fault("not allowed", f"{f.file}:{f.line}", f"{f.subject}: {f.reason}") for f in findings)
+        return Verdict(faults, 0, seed=request.seed, hashes=tuple(before.items()), accepted=request.allow)
+    called, left_out = draw(request, chosen_cases(request))
+    answers = ask_candidate(request, called)
+    verdict = _judged(request, called, answers)
+    changed = [path for path, digest in hashes(request).items() if before.get(path) != digest]
+    faults = tuple(
+        Fault("changes files that are not its own", path, "its hash is another one than before") for path in changed
+    )
+    verdict = replace(
+        verdict,
+        faults=(*faults, *verdict.faults),
+        left_out=(*left_out, *verdict.left_out),
+        hashes=tuple(before.items()),
+    )
+    return (
+        replace(verdict, strength=mutation.strength(request, called)) if request.mutants and verdict.passed else verdict
+    )
+
+
+def chosen_cases(request: Request) -> tuple[GradeCase, ...]:
+    cases = grade_cases(request.reference.tensors, request.reference.scalars, request.seed)
+    if request.device == "cuda":
+        base = next(case for case in cases if case.id == "base")
+        cases += tuple(replace(base, id=mode, mode=mode, dtype=FLOAT_DTYPES[1], steps=()) for mode in _GPU_MODES)
+    if request.cases:
+        cases = tuple(case for case in cases if case.id.startswith(request.cases) or case.id == "base")
+    return cases
+
+
+def _judged(request: Request, called: Sequence[Called], answers: Answers) -> Verdict:
+    faults = judge.judge_child(answers, called)
+    finished = [one for one in called if one.file in answers.found]
+    expected = ask_reference(request, finished) if finished else []
+    kernels = frozenset(_kernels(request))
+    margins, refused = [], []
+    for one, truth in zip(finished, expected):
+        found, measured, refusal = judge.judge_case(
+            one, answers.found[one.file], truth, kernels, frozenset(request.allow)
+        )
+        faults += found
+        margins += measured
+        refused += [refusal] if refusal else []
+    records = {one.file: answers.found[one.file][0] for one in finished}
+    cases = [one.case for one in called]
+    launches = {(phase, name) for record in records.values() for phase, name, _ in record["launches"]}
+    counts = [
+        (phase, name, sum((p, n) == (phase, name) for r in records.values() for p, n, _ in r["launches"]))
+        for phase, name in sorted(launches)
+        if phase in ("forward", "backward")
+    ]
+    return Verdict(
+        judge.group(faults, cases),
+        len(finished),
+        margins=judge.worst(margins),
+        contracts=judge.contracts(cases, faults, records, request.device == "cuda"),
+        launches=tuple(counts),
+        left_out=tuple(f"refused clearly: {text}" for text in refused),
+        accepted=request.allow,
+        seed=request.seed,
+        device=answers.device,
+        protection=answers.done.protection,
+    )
+
+
+def _kernels(request: Request) -> list[str]:
+    """The @triton.jit functions of the candidate's file and of the files beside it."""
+    files = [Path(request.op)]
+    if request.root:
+        files += sorted((Path(request.root) / "kernels" / "ops").glob("*.py"))
+    return [name for file in files for name in launched_kernels(file.read_text())]
+
+
+def hashes(request: Request) -> dict[str, str]:
+    """The sha256 of what must not change: the candidate, its tests and tolerances, and the grader itself."""
+    paths = [Path(request.op), *map(Path, request.hashed)]
+    found = {_shown(path, request): _digest(path) for path in paths}
+    own = hashlib.sha256()
+    for path in sorted([*_PACKAGE.glob("grading/*.py"), *_PACKAGE.glob("sandbox*.py")]):
+        own.update(path.read_bytes())
+    return {**found, "liger_dev/grading": own.hexdigest()}
+
+
+def _shown(path: Path, request: Request) -> str:
+    return (
+        path.relative_to(request.root).as_posix() if request.root and path.is_relative_to(request.root) else path.name
+    )
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "missing"
+
+
+def main(request_path: Path, verdict_path: Path) -> None:
+    torch.set_num_threads(1)
+    request = Request.from_json(json.loads(request_path.read_text()))
+    try:
+        answer = grade(request).to_json()
+    except ReferenceFailed as error:
+        answer = {"error": str(error)}
+    verdict_path.write_text(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

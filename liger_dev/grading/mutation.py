@@ -1,0 +1,117 @@
+"""A request in, how many planted bugs its test file finds out: the tests are tested.
+
+Bugs are sampled by the request's seed, one of each kind before a second of any. What survives is compared with the
+original on the grader's own cases, byte by byte: a change that none of them shows is no bug, and is left out with that
+reason. Bugs are planted in the text and run in Triton's interpreter, whatever device there is.
+"""
+
+import json
+import os
+import random
+import shutil
+import sys
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from liger_dev.grading import wire
+from liger_dev.grading.children import Called
+from liger_dev.grading.children import find_function
+from liger_dev.grading.mutants import Mutation
+from liger_dev.grading.mutants import mutations
+from liger_dev.grading.request import Request
+from liger_dev.grading.verdict import Mutant
+from liger_dev.grading.verdict import Strength
+from liger_dev.sandbox import Limits
+from liger_dev.sandbox import run_child
+
+LEAST_KILL_RATE = 0.95
+_TOOL = Path(__file__).resolve().parent.parent.parent
+_WORKERS = 2
+_NOT_COLLECTED = (2, 3, 4, 5)
+_PROBED_STEPS = 40
+
+
+def strength(request: Request, called: Sequence[Called]) -> Strength:
+    """What the request's test file found of `request.mutants` bugs, and of the null candidates beside them."""
+    text = Path(request.op).read_text()
+    function = request.function or find_function(text, request.reference.name)
+    every = mutations(text, function)
+    excluded = [mutation for mutation in every if mutation.excluded]
+    chosen = _sample([mutation for mutation in every if not mutation.excluded], request.mutants, request.seed)
+    workers = min(_WORKERS, os.cpu_count() or 1)
+    shares = [chosen[start::workers] for start in range(workers)]
+    with ThreadPoolExecutor(workers) as pool:
+        results = list(pool.map(lambda pair: _run(request, called, function, text, *pair), enumerate(shares)))
+    fault = next((fault for _, fault in results if fault), "")
+    ran = [mutant for mutants, _ in results for mutant in mutants]
+    ran += [_mutant(mutation, "excluded", mutation.excluded) for mutation in excluded]
+    return Strength(tuple(sorted(ran, key=lambda m: (m.line, m.operator, m.change))), len(every), fault)
+
+
+def _sample(every: Sequence[Mutation], count: int, seed: int) -> list[Mutation]:
+    """Every null candidate, then one of each operator before a second of any."""
+    draw = random.Random(seed)
+    nulls = [mutation for mutation in every if mutation.operator.startswith(("returns", "gradient as if"))]
+    kinds: dict[str, list[Mutation]] = {}
+    for mutation in every:
+        if mutation not in nulls:
+            kinds.setdefault(mutation.operator, []).append(mutation)
+    for members in kinds.values():
+        draw.shuffle(members)
+    deepest = max(map(len, kinds.values()), default=0)
+    turns = [members[turn] for turn in range(deepest) for members in kinds.values() if turn < len(members)]
+    return [*nulls, *turns[:count]]
+
+
+def _mutant(mutation: Mutation, outcome: str, note: str) -> Mutant:
+    return Mutant(mutation.operator, mutation.line, mutation.change, outcome, note)
+
+
+def _run(
+    request: Request, called: Sequence[Called], function: str, original: str, number: int, share: Sequence[Mutation]
+) -> tuple[list[Mutant], str]:
+    """The outcomes of one worker's share, and why there are none if even the original does not pass."""
+    folder = Path(request.scratch) / f"mutants-{number}"
+    work, tree = folder / "work", folder / "tree"
+    work.mkdir(parents=True)
+    shutil.copytree(request.tree, tree, ignore=shutil.ignore_patterns("__pycache__"))
+    op = Path(request.op).relative_to(request.root).as_posix()
+    job = {"tree": str(tree), "op": op, "test": request.test, "seconds": 5 * request.seconds}
+    job |= {"texts": [["original", original], *([str(i), mutation.text] for i, mutation in enumerate(share))]}
+    path, out = folder / "job.json", folder / "out.jsonl"
+    path.write_text(json.dumps({**job, "probe": _probe(request, called, function, folder)}))
+    argv = [sys.executable, "-m", "liger_dev.grading.mutation_server", str(path), str(out)]
+    env = {"PYTHONPATH": f"{tree}:{_TOOL}", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"}
+    env |= {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    done = run_child(argv, scratch=work, writable=[folder], limits=Limits(seconds=6 * request.seconds), env=env)
+    rows = [json.loads(line) for line in out.read_text().splitlines()] if out.is_file() else []
+    if done.returncode or not rows or rows[0]["code"]:
+        failed = f"{rows[0]['failed'] or 'the run'} fails" if rows else done.stderr.strip()[-300:]
+        return [], f"the test file does not pass on the op itself in a fork: {failed}"
+    return [outcome for row in rows[1:] if (outcome := _outcome(share[int(row["name"])], row))], ""
+
+
+def _outcome(mutation: Mutation, row: dict[str, Any]) -> Mutant:
+    if row["code"] in _NOT_COLLECTED and not row["failed"]:
+        return _mutant(mutation, "excluded", "it can't even be imported")
+    if row["code"]:
+        return _mutant(mutation, "killed", row["failed"] or "the process ended")
+    if row["same"]:
+        return _mutant(
+            mutation, "excluded", f"equivalent: the same bytes as the original in all {row['same']} cases of the grader"
+        )
+    return _mutant(mutation, "survived", "")
+
+
+def _probe(request: Request, called: Sequence[Called], function: str, folder: Path) -> dict[str, Any]:
+    """The grader's cases in the form that the candidate's child takes, without their further steps."""
+    plain = [one for one in called if one.case.mode in ("grad", "no_grad") and not one.case.reuses][:_PROBED_STEPS]
+    for one in plain:
+        wire.write(folder, one.file, {}, one.given, whole=True)
+    names = [tensor.name for tensor in request.reference.tensors] + [s.name for s in request.reference.scalars]
+    cases = [replace(one, case=replace(one.case, steps=())).to_json() for one in plain]
+    return {"folder": str(folder), "function": function, "names": names, "cases": cases}

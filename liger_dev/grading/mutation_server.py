@@ -1,0 +1,161 @@
+"""`python -m liger_dev.grading.mutation_server JOB OUT`: runs a test file against op files, and writes each one's outcome.
+
+torch and triton are imported once; each run is a fork of this process, which has one thread and imports no op itself,
+so that a fork can neither hang on another's lock nor leave anything behind. Forks of one mutant are not safe to share:
+each mutant gets its own.
+"""
+
+import hashlib
+import json
+import os
+import select
+import signal
+import sys
+import time
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from liger_dev.grading import interpreter
+from liger_dev.grading import wire
+from liger_dev.grading.candidate_child import answer
+from liger_dev.grading.candidate_child import candidate
+from liger_dev.grading.reference_child import split
+from liger_dev.grading.trace import Trace
+
+SECONDS = 30.0
+
+
+class _Passive(TorchDispatchMode):
+    """The first dispatch mode of a process imports much: here, before the forks."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+class _Watcher:
+    """A plugin of pytest: runs tests in the given order, and tells how long each took and which failed first."""
+
+    def __init__(self, order: dict[str, float]) -> None:
+        self.order = order
+        self.seconds: dict[str, float] = {}
+        self.failed = ""
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        items.sort(key=lambda item: self.order.get(item.name, 0.0))
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        name = report.nodeid.rpartition("::")[2]
+        if report.when == "call" and report.passed:
+            self.seconds[name] = report.duration
+        if report.failed and not self.failed:
+            self.failed = name
+
+
+def run(tree: Path, test: str, order: dict[str, float]) -> dict[str, Any]:
+    """One run of the test file, ended at its first failure: its exit code, that failure, and the tests' durations."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        _in_fork(tree, test, order, writing)
+    os.close(writing)
+    data, timed_out = _read(reading, time.monotonic() + SECONDS)
+    if timed_out:
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    told = json.loads(data) if data and not timed_out else {}
+    return {
+        "code": os.waitstatus_to_exitcode(status),
+        "failed": "time limit" if timed_out else told.get("failed", ""),
+        **told,
+    }
+
+
+def probe(tree: Path, op: Path, job: dict[str, Any]) -> str:
+    """A digest of all that the op gives for the grader's cases; empty if it did not end well."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        sys.path.insert(0, str(tree))
+        call = candidate(op, job["function"], job["names"])
+        digest = hashlib.sha256()
+        for case in job["cases"]:
+            inputs, upstream = split(wire.read(Path(job["folder"]), case["file"])[1])
+            record, found = answer(call, {**case, "watched": False}, inputs, upstream, Trace())
+            digest.update(
+                json.dumps([record["error"], record["after"], wire.pack(found)[0]]).encode() + wire.pack(found)[1]
+            )
+        os.write(writing, digest.hexdigest().encode())
+        os._exit(0)
+    os.close(writing)
+    data, timed_out = _read(reading, time.monotonic() + SECONDS)
+    if timed_out:
+        os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return data.decode()
+
+
+def _in_fork(tree: Path, test: str, order: dict[str, float], writing: int) -> None:
+    os.chdir(tree)
+    silent = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silent, 1)
+    os.dup2(silent, 2)
+    watcher = _Watcher(order)
+    sys.path.insert(0, str(tree))
+    code = pytest.main(
+        ["-q", "-x", "-p", "no:cacheprovider", f"--rootdir={tree}", f"--confcutdir={tree}", test], plugins=[watcher]
+    )
+    os.write(writing, json.dumps({"failed": watcher.failed, "seconds": watcher.seconds}).encode())
+    os._exit(int(code))
+
+
+def _read(stream: int, deadline: float) -> tuple[bytes, bool]:
+    chunks: list[bytes] = []
+    while (left := deadline - time.monotonic()) > 0:
+        if not select.select([stream], [], [], left)[0]:
+            break
+        chunk = os.read(stream, 1 << 16)
+        if not chunk:
+            os.close(stream)
+            return b"".join(chunks), False
+        chunks.append(chunk)
+    os.close(stream)
+    return b"", True
+
+
+def main(job_path: Path, out: Path) -> None:
+    torch.set_num_threads(1)
+    interpreter.install()
+    with _Passive():
+        torch.ones(1) * 2
+    job = json.loads(job_path.read_text())
+    tree = Path(job["tree"])
+    op = tree / job["op"]
+    order: dict[str, float] = {}
+    original = ""
+    deadline = time.monotonic() + job["seconds"]
+    with out.open("w") as stream:
+        for name, text in job["texts"]:
+            if time.monotonic() > deadline:
+                break
+            op.write_text(text)
+            found = run(tree, job["test"], order)
+            order = order or found.get("seconds", {})
+            digest = probe(tree, op, job["probe"]) if not found["code"] else ""
+            original = original or digest
+            same = len(job["probe"]["cases"]) if digest and digest == original else 0
+            stream.write(
+                json.dumps({"name": name, "code": found["code"], "failed": found["failed"], "same": same}) + "\n"
+            )
+            stream.flush()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

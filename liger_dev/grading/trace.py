@@ -1,0 +1,116 @@
+"""Inside the candidate's child: which Triton kernels were launched in a phase, and which ATen operations ran beside them.
+
+A candidate shares its process with this trace, so what it says is a hint and no proof: it convicts, but acquits only
+together with the static reading, which refuses whatever could tamper with it.
+"""
+
+import contextlib
+import importlib
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from dataclasses import field
+from typing import Any
+
+import torch
+
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import _disable_current_modes
+
+_ALLOCATIONS = frozenset(
+    "empty empty_strided empty_like new_empty new_empty_strided zeros zeros_like new_zeros full full_like new_full ones "
+    "ones_like new_ones scalar_tensor zero_ fill_".split()
+)
+_VIEWS = frozenset(
+    "view _unsafe_view _reshape_alias reshape expand permute transpose t slice select squeeze unsqueeze as_strided alias "
+    "detach unbind split split_with_sizes chunk narrow view_as lift_fresh unflatten flatten movedim".split()
+)
+_COPIES = frozenset(
+    "clone copy_ _to_copy contiguous to resolve_conj resolve_neg _local_scalar_dense is_pinned promote_types result_type".split()
+)
+# Allowed on what kernels wrote: the last step over one partial result a program.
+_FINISHING = frozenset(("sum",))
+_ON_SCALARS = frozenset(("div", "mul", "add", "sub"))
+
+
+@dataclass
+class Trace:
+    """What ran, as (phase, name) and (phase, name, programs)."""
+
+    phase: str = ""
+    launches: list[tuple[str, str, int]] = field(default_factory=list)
+    aten: list[tuple[str, str]] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"launches": self.launches, "aten": sorted(set(self.aten))}
+
+
+class Watch(TorchDispatchMode):
+    """Notes every ATen operation that is neither an allocation, a view, a copy nor the sum of partial results."""
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__()
+        self.trace = trace
+        self.partial: dict[int, torch.UntypedStorage] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        name = func._schema.name
+        short = name.removeprefix("aten::")
+        made = [result] if isinstance(result, torch.Tensor) else []
+        if short in _ALLOCATIONS:
+            self._keep(made)
+        elif short == "copy_":
+            self.partial.pop(args[0].untyped_storage()._cdata, None)
+        elif short in _VIEWS or short in _COPIES:
+            pass
+        elif self._finishes(short, args):
+            self._keep(made)
+        else:
+            self.trace.aten.append((self.trace.phase, name))
+        return result
+
+    def _keep(self, tensors: list[torch.Tensor]) -> None:
+        # The storage is kept alive, so that its place is not given to another one.
+        self.partial |= {tensor.untyped_storage()._cdata: tensor.untyped_storage() for tensor in tensors}
+
+    def _finishes(self, name: str, args: Any) -> bool:
+        tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
+        if not tensors or any(tensor.untyped_storage()._cdata not in self.partial for tensor in tensors):
+            return False
+        return name in _FINISHING or (name in _ON_SCALARS and all(tensor.numel() == 1 for tensor in tensors))
+
+
+@contextlib.contextmanager
+def watched(trace: Trace, phase: str, aten: bool = True) -> Iterator[None]:
+    """Notes what runs inside under the name of the phase."""
+    trace.phase = phase
+    with Watch(trace) if aten else contextlib.nullcontext():
+        yield
+    trace.phase = ""
+
+
+def install(trace: Trace) -> None:
+    """Puts the trace into the launch paths of the JIT and of the interpreter. Call it before the candidate is imported."""
+    jit: Any = importlib.import_module("triton.runtime.jit").JITFunction
+    interpreter: Any = importlib.import_module("triton.runtime.interpreter").GridExecutor
+    run, execute = jit.run, interpreter.__call__
+
+    def traced_run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+        if not warmup:
+            note(self.fn, grid if isinstance(grid, tuple | list) else ())
+        return run(self, *args, grid=grid, warmup=warmup, **kwargs)
+
+    def traced_execute(self: Any, *args: Any, **kwargs: Any) -> Any:
+        note(self.fn, self.grid if isinstance(self.grid, tuple | list) else ())
+        # The interpreter uses torch itself: that is no operation of the candidate's.
+        with _disable_current_modes():
+            return execute(self, *args, **kwargs)
+
+    def note(fn: Any, grid: Any) -> None:
+        programs = 1
+        for size in grid:
+            programs *= int(size)
+        trace.launches.append((trace.phase, fn.__name__, programs))
+
+    jit.run, interpreter.__call__ = traced_run, traced_execute

@@ -1,0 +1,166 @@
+"""A reference and its compiled op in, what the emitted kernels get wrong out: they run on small inputs on the CPU.
+
+For a child process with TRITON_INTERPRET set, since the text of the op is imported.
+"""
+
+import importlib
+import sys
+
+from collections.abc import Callable
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from liger_dev.compiler.trace import load_function
+from liger_dev.compiler.verify import InFloat64
+from liger_dev.errors import BadInput
+from liger_dev.generator import OP
+from liger_dev.generator import kernel_files
+from liger_dev.grading import interpreter
+from liger_dev.loading.operation import Place
+from liger_dev.loading.operation import users_code
+from liger_dev.loading.probe import trial_values
+from liger_dev.profile import KernelProfile
+from liger_dev.records import Reference
+from liger_dev.records import Tensor
+from liger_dev.render import render
+
+# In the order in which axes appear: even sizes for halves and groups, odd ones for masks.
+_EVEN = (2, 4, 6, 10, 14, 22, 26, 34)
+_ODD = (3, 5, 7, 9, 11, 13, 15, 17)
+_WIDE = 131
+_TOLERANCE = 2e-4
+_UTILS = "kernels/ops/utils.py.jinja"
+
+
+def disagreement(reference: Reference, profile: Mapping[str, Any], op: Mapping[str, Any], folder: Path) -> str:
+    """The first output or gradient that differs from the float64 reference, in words; empty if none does.
+
+    Args:
+        folder: an empty folder for the op's files.
+    """
+    interpreter.install()
+    function = load_function(reference, folder)
+    try:
+        with users_code("the emitted op can't be imported", Place(f"kernels/ops/{reference.name}.py")):
+            kernel = _import_op(reference, KernelProfile.model_validate(profile), op, folder)
+        return _first_difference(reference, function, kernel)
+    except BadInput as error:
+        return error.what
+
+
+def _import_op(
+    reference: Reference, profile: KernelProfile, op: Mapping[str, Any], folder: Path
+) -> type[torch.autograd.Function]:
+    texts = {
+        **kernel_files(reference, profile, op, (OP,)),
+        "kernels/ops/utils.py": render(_UTILS, {}),
+        "kernels/__init__.py": "",
+        "kernels/ops/__init__.py": "",
+    }
+    for path, text in texts.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, encoding="utf-8")
+    sys.path.insert(0, str(folder))
+    module = importlib.import_module(f"kernels.ops.{reference.name}")
+    return getattr(module, profile.function_class_name)  # type: ignore[no-any-return]
+
+
+def _first_difference(reference: Reference, function: Callable[..., Any], kernel: type[torch.autograd.Function]) -> str:
+    tried = 0
+    optional = frozenset(tensor.name for tensor in reference.tensors if tensor.optional)
+    for sizes in _size_sets(reference):
+        for absent in {frozenset(), optional}:
+            inputs = _inputs(reference.tensors, sizes, absent)
+            try:
+                with users_code("the reference fails", Place(reference.name)):
+                    wanted = _wanted(function, reference, inputs)
+            except BadInput:  # it does not take these sizes: an odd number has no halves
+                continue
+            tried += 1
+            with users_code(f"the op fails for sizes {sizes}", Place(reference.name)):
+                found = _found(kernel, reference, inputs)
+            said = _compare(found, wanted)
+            if said:
+                return f"{said} for sizes {sizes}{', without ' + ', '.join(sorted(absent)) if absent else ''}"
+    return "" if tried else "the reference runs with none of the sizes that were tried"
+
+
+def _size_sets(reference: Reference) -> list[dict[str, int]]:
+    axes = list(dict.fromkeys(a for tensor in reference.tensors for a in tensor.shape if isinstance(a, str)))
+    last = [tensor.shape[-1] for tensor in reference.tensors if tensor.shape]
+    widest = next((axis for axis in last if isinstance(axis, str)), "")
+    even, odd = dict(zip(axes, _EVEN)), dict(zip(axes, _ODD))
+    return [even, odd, {**odd, widest: _WIDE}] if widest else [even, odd]
+
+
+def _inputs(
+    tensors: tuple[Tensor, ...], sizes: dict[str, int], absent: frozenset[str]
+) -> dict[str, torch.Tensor | None]:
+    generator = torch.Generator().manual_seed(7)
+    inputs: dict[str, torch.Tensor | None] = {}
+    for tensor in tensors:
+        shape = [sizes[axis] if isinstance(axis, str) else axis for axis in tensor.shape]
+        value = torch.randint(sizes.get(tensor.range, 2), shape, generator=generator)
+        if tensor.dtype == "float":
+            value = torch.randn(shape, generator=generator).requires_grad_()
+        inputs[tensor.name] = value.bool() if tensor.dtype == "bool" else value
+    return {name: None if name in absent else value for name, value in inputs.items()}
+
+
+Results = dict[str, torch.Tensor]
+
+
+def _wanted(function: Callable[..., Any], reference: Reference, inputs: dict[str, torch.Tensor | None]) -> Results:
+    doubles = {name: _double(value) for name, value in inputs.items()}
+    with InFloat64():
+        result = function(**doubles, **_scalars(reference))
+    return _with_gradients(result, doubles)
+
+
+def _double(value: torch.Tensor | None) -> torch.Tensor | None:
+    if value is None or not value.is_floating_point():
+        return value
+    return value.detach().double().requires_grad_()
+
+
+def _found(
+    kernel: type[torch.autograd.Function], reference: Reference, inputs: dict[str, torch.Tensor | None]
+) -> Results:
+    scalars = _scalars(reference)
+    result = kernel.apply(*inputs.values(), *(scalars[scalar.name] for scalar in reference.scalars))  # type: ignore[no-untyped-call]
+    return _with_gradients(result, inputs)
+
+
+def _scalars(reference: Reference) -> dict[str, Any]:
+    return {scalar.name: scalar.default for scalar in reference.scalars} | trial_values(reference.scalars)
+
+
+def _with_gradients(result: Any, inputs: dict[str, torch.Tensor | None]) -> Results:
+    outputs = list(result) if isinstance(result, tuple | list) else [result]
+    generator = torch.Generator().manual_seed(8)
+    upstream = [torch.randn(output.shape, generator=generator, dtype=torch.float64) for output in outputs]
+    leaves = {name: value for name, value in inputs.items() if value is not None and value.is_floating_point()}
+    used = [(output, d.to(output.dtype)) for output, d in zip(outputs, upstream) if output.requires_grad]
+    gradients = torch.autograd.grad(
+        [output for output, _ in used], list(leaves.values()), [d for _, d in used], allow_unused=True
+    )
+    found = {f"output {i}" if i else "the output": output.detach() for i, output in enumerate(outputs)}
+    for (name, leaf), gradient in zip(leaves.items(), gradients):
+        found[f"d{name}"] = torch.zeros_like(leaf) if gradient is None else gradient
+    return found
+
+
+def _compare(found: Results, wanted: Results) -> str:
+    if list(found) != list(wanted):
+        return f"the op gives {len(found)} results, the reference {len(wanted)}"
+    for name, want in wanted.items():
+        got = found[name].double()
+        if got.shape != want.shape:
+            return f"{name} has the shape {tuple(got.shape)}, not {tuple(want.shape)}"
+        scale = max(1.0, float(want.abs().nan_to_num(posinf=0.0).max())) if want.numel() else 1.0
+        if not torch.allclose(got, want.double(), rtol=_TOLERANCE, atol=_TOLERANCE * scale, equal_nan=True):
+            return f"{name} differs by {float((got - want).abs().max()):.2g}"
+    return ""

@@ -1,0 +1,44 @@
+"""A served script with the environment that leads the SDK to it, and the small workspace of the validator's tests."""
+
+import runpy
+import textwrap
+
+from pathlib import Path
+
+import pytest
+
+from messages_server import KEY
+from messages_server import Script
+from messages_server import serving
+
+_CENTER = runpy.run_path(str(Path(__file__).parents[1] / "validator" / "conftest.py"))["FILES"]
+
+
+@pytest.fixture
+def serve(monkeypatch):
+    """`serve(*replies, **options)` starts a server with this script, for the SDK to find."""
+    running = []
+
+    def start(*replies, **options):
+        script = Script(list(replies), **options)
+        server = serving(script)
+        running.append(server)
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.__enter__())
+        monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+        return script
+
+    yield start
+    for server in running:
+        server.__exit__(None, None, None)
+
+
+@pytest.fixture
+def center(tmp_path):
+    """A workspace with one small kernel, without what only a validation of the whole needs."""
+    for path, text in _CENTER.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(textwrap.dedent(text).lstrip("\n"))
+    op = tmp_path / "kernels/ops/center.py"
+    # What a generated op has besides its Function: agents are held to it.
+    op.write_text(op.read_text() + "\n\ncenter_forward = center\n")
+    return tmp_path
