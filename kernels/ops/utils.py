@@ -7,6 +7,8 @@ import torch
 import triton
 
 MAX_COLS = 65536
+# Longer rows are taken block by block, by ops that have a kernel for that.
+LONG_ROW = 16384
 _TILE = 4096
 
 
@@ -36,6 +38,19 @@ def row_settings(n_cols: int, max_rows: int = 16, block_cols: int = 0) -> tuple[
     block_rows = max(1, min(max_rows, _TILE // block_cols))
     num_warps = max(1, min(16, block_rows * block_cols // 512))
     return block_rows, block_cols, num_warps
+
+
+def loop_settings(n_cols: int) -> tuple[int, int, int]:
+    """Rows, columns of one block, and warps of a kernel that takes a row block by block: several short rows at once."""
+    block_cols = min(8192, triton.next_power_of_2(max(n_cols, 1)))
+    return max(1, min(16, 2048 // block_cols)), block_cols, max(1, min(8, block_cols // 256))
+
+
+def column_settings(n_rows: int, n_cols: int) -> tuple[int, int, int]:
+    """Rows, columns of one block, and warps of a kernel whose rows lie side by side in memory and are summed block by
+    block: a program takes 64 neighbours, so that its loads are contiguous."""
+    block_rows = min(64, triton.next_power_of_2(max(n_rows, 1)))
+    return block_rows, min(32, triton.next_power_of_2(max(n_cols, 1))), 4
 
 
 def loop_stages(n_cols: int) -> int:
@@ -71,6 +86,26 @@ def check_floating(**tensors: torch.Tensor | None) -> None:
         if device is not None and tensor.device != device:
             raise ValueError(f"{name} is on {tensor.device}, the tensors before it on {device}")
         device = tensor.device
+
+
+def check_integer(**tensors: torch.Tensor) -> None:
+    """Raises TypeError unless every tensor holds integers."""
+    for name, tensor in tensors.items():
+        if tensor.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
+            raise TypeError(f"{name} must hold integers, not {tensor.dtype}")
+
+
+def check_bool(**tensors: torch.Tensor) -> None:
+    """Raises TypeError unless every tensor is bool."""
+    for name, tensor in tensors.items():
+        if tensor.dtype != torch.bool:
+            raise TypeError(f"{name} must be bool, not {tensor.dtype}")
+
+
+def check_static(name: str, value: object, compiled: object) -> None:
+    """Raises ValueError unless an argument has the value that the kernels were generated for."""
+    if value != compiled:
+        raise ValueError(f"{name} is {compiled!r} in this kernel, not {value!r}: generate one for that value")
 
 
 def check_shape(name: str, tensor: torch.Tensor | None, shape: tuple[int, ...]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from liger_dev.compiler.autodiff import differentiate
+from liger_dev.compiler.autodiff import leaf_names
 from liger_dev.compiler.autodiff import name_gradients
 from liger_dev.compiler.describe import describe
 from liger_dev.compiler.emit import emit_kernel
@@ -21,8 +22,9 @@ from liger_dev.compiler.operation import operation_values
 from liger_dev.compiler.optional import find_neutrals
 from liger_dev.compiler.options import Options
 from liger_dev.compiler.partition import partition
-from liger_dev.compiler.schedule import backward_kernel
-from liger_dev.compiler.schedule import forward_kernel
+from liger_dev.compiler.schedule import backward_launches
+from liger_dev.compiler.schedule import forward_launches
+from liger_dev.compiler.simplify import absorb_sums
 from liger_dev.compiler.simplify import simplify
 from liger_dev.compiler.trace import load_function
 from liger_dev.compiler.trace import trace
@@ -59,10 +61,12 @@ def differentiated(reference: Reference, fn: Callable[..., Any], source: Path) -
     def lowered(absent: frozenset[str] = frozenset()) -> list[Output]:
         return lower(graph, trace(fn, reference, source, absent, ROWS), reference)
 
-    graph.outputs = lowered()
+    graph.outputs[:] = lowered()
+    leaf_names(graph)
     find_neutrals(graph, lambda name: lowered(frozenset({name})))
     differentiate(graph, [tensor.name for tensor in reference.tensors if tensor.dtype == "float"])
     simplify(graph)
+    absorb_sums(graph)
     verify(graph, reference, fn)
     expand(graph)
     name_gradients(graph)
@@ -73,6 +77,14 @@ def differentiated(reference: Reference, fn: Callable[..., Any], source: Path) -
 def scheduled(reference: Reference, graph: Graph, options: Options) -> Host:
     """Plan, kernels and their text."""
     plan = partition(graph, options.saved)
-    specs = forward_kernel(graph, plan, reference.name), backward_kernel(graph, plan, reference.name)
-    forward, backward = ((spec, emit_kernel(graph, spec)) for spec in specs)
-    return Host(reference, graph, plan, options, forward, backward)
+    forward = forward_launches(graph, plan, reference.name)
+    backward = backward_launches(graph, plan, reference.name)
+    specs = [
+        spec
+        for launches in (forward, backward)
+        for pick in ((lambda launch: (launch.single,) if launch.single else ()), lambda launch: launch.looped)
+        for launch in launches
+        for spec in pick(launch)
+    ]
+    texts = {spec.name: emit_kernel(graph, spec) for spec in specs}
+    return Host(reference, graph, plan, options, tuple(forward), tuple(backward), texts)

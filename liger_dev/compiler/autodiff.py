@@ -1,7 +1,8 @@
 """A forward graph in, its gradients out, as values of the same graph: reverse mode over the adjoints of `ops.OPS`.
 
 An adjoint may lack axes of the value it belongs to (it is then constant over them), so no expand ever appears. Where
-an operand has fewer axes than the result, its gradient is the sum over the axes it lacks.
+an operand has fewer axes than the result, its gradient is the sum over the axes it lacks. An input that is read in
+slices has a gradient for each slice.
 """
 
 from collections.abc import Iterable
@@ -10,6 +11,7 @@ from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Value
 from liger_dev.compiler.ops import OPS
 from liger_dev.compiler.shift import is_shift
+from liger_dev.compiler.slices import output_slices
 from liger_dev.errors import Unsupported
 
 
@@ -20,11 +22,18 @@ def differentiate(graph: Graph, wanted: Iterable[str]) -> None:
         Unsupported: an operation on the path has no adjoint; the value's source line is named.
     """
     adjoints: dict[Value, Value] = {}
+    roots = []
     for output in graph.outputs:
-        seed = graph.make("input", axes=output.value.axes, dtype="float", name=f"d{output.name}")
-        graph.names[seed] = f"d{output.name}"
-        _accumulate(graph, adjoints, output.value, seed)
-    for value in reversed(graph.walk(output.value for output in graph.outputs)):
+        pieces = output_slices(output)
+        for i, (slices, value) in enumerate(pieces):
+            if value.dtype != "float":
+                continue
+            seed = graph.input(f"d{output.name}", value.axes, "float", slices)
+            graph.names[seed] = f"d{output.name}_{i}" if slices else f"d{output.name}"
+            _accumulate(graph, adjoints, value, seed)
+            roots.append(value)
+    values = graph.walk(roots)
+    for value in reversed(values):
         gradient = adjoints.get(value)
         if gradient is None or (value.op == "max" and is_shift(graph, value, gradient)):
             continue
@@ -33,19 +42,43 @@ def differentiate(graph: Graph, wanted: Iterable[str]) -> None:
             if part is not None and arg.dtype == "float":
                 over = value.axes - arg.axes
                 _accumulate(graph, adjoints, arg, graph.sum(part, over) if over else part)
-    names = set(wanted)
-    for item in graph.inputs:
-        if item.name in names:
-            graph.gradients[item.name] = adjoints.get(item.value, graph.const(0.0))
+    leaves = [v for v in values if v.op == "input"]
+    for name in wanted:
+        own = [v for v in leaves if v.attr("name") == name and v.attr("name") in {i.name for i in graph.inputs}]
+        for leaf in sorted(own, key=lambda v: v.index):
+            graph.gradients[name, leaf.attr("slices")] = adjoints.get(leaf, graph.const(0.0))
+        if not own:
+            graph.gradients[name, ()] = graph.const(0.0)
+
+
+def leaf_names(graph: Graph) -> None:
+    """A name for each slice of an input: the reference's own, or the input's with a number."""
+    taken = set(graph.names.values())
+    count: dict[str, int] = {}
+    for value in graph.walk(o.value for o in graph.outputs):
+        if value.op == "input" and value.attr("slices"):
+            base = value.attr("name")
+            number = count[base] = count.get(base, -1) + 1
+            if value not in graph.names:
+                graph.names[value] = f"{base}_{number}" if f"{base}_{number}" not in taken else f"{base}_slice_{number}"
 
 
 def name_gradients(graph: Graph) -> None:
-    """Names each gradient `d` + its input; inputs that share a gradient: the first one names it."""
-    for name, gradient in reversed(graph.gradients.items()):
-        if gradient.op not in ("const", "input"):
-            for other in [v for v, n in graph.names.items() if n == f"d{name}"]:
-                del graph.names[other]
-            graph.names[gradient] = f"d{name}"
+    """Names each gradient `d` + its input (or slice); inputs that share a gradient: the first one names it."""
+    for (name, slices), gradient in reversed(graph.gradients.items()):
+        if gradient.op in ("const", "input"):
+            continue
+        leaf = graph.input(name, _axes(graph, name, slices), "float", slices)
+        wanted = f"d{graph.names.get(leaf, name)}"
+        for other in [v for v, n in graph.names.items() if n == wanted]:
+            del graph.names[other]
+        graph.names[gradient] = wanted
+
+
+def _axes(graph: Graph, name: str, slices: object) -> set[str]:
+    cut = dict(slices)  # type: ignore[call-overload]
+    dims = graph.dims_of(name)
+    return {axis for i, dim in enumerate(dims) for axis in (cut[i].axes if i in cut else dim)}
 
 
 def _adjoint(graph: Graph, value: Value, gradient: Value) -> list[Value | None]:

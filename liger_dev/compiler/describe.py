@@ -3,8 +3,10 @@
 from typing import Any
 
 from liger_dev.compiler.formulas import formula
+from liger_dev.compiler.formulas import gradient_roots
 from liger_dev.compiler.host import Host
 from liger_dev.compiler.ir import Output
+from liger_dev.compiler.layout import REDUCTIONS
 from liger_dev.compiler.ops import OPS
 from liger_dev.profile import TIER_DESCRIPTIONS
 from liger_dev.records import Tensor
@@ -28,13 +30,16 @@ def describe(host: Host) -> dict[str, Any]:
     reference, graph = host.reference, host.graph
     name, forward_values = reference.name, graph.walk(output.value for output in graph.outputs)
     values = graph.walk([*(o.value for o in graph.outputs), *graph.gradients.values()])
-    reduces = any(value.op in ("sum", "max") for value in values)
-    tier = 2 if reduces else 1
+    tier = 3 if host.plan.host else 2 if any(value.op in REDUCTIONS for value in values) else 1
     operations = {v.op for v in values if OPS[v.op].precise}
+    suffix = "Loss" if host.plan.host else ""
+    gradients: dict[str, list[str]] = {}
+    for (key, _), (label, value) in zip(graph.gradients, gradient_roots(graph)):
+        gradients.setdefault(key, []).append(formula(graph, label, value))
     return {
         "operation_name": name,
         "function_class_name": f"Liger{pascal(name)}Function",
-        "module_class_name": f"Liger{pascal(name)}",
+        "module_class_name": f"Liger{pascal(name).removesuffix(suffix) if suffix else pascal(name)}{suffix}",
         "functional_name": f"liger_{name}",
         "tier": tier,
         "tier_description": TIER_DESCRIPTIONS[tier],
@@ -44,8 +49,8 @@ def describe(host: Host) -> dict[str, Any]:
         "forward_computation": "; ".join(formula(graph, o.name, o.value) for o in graph.outputs),
         "precision_sensitive_ops": sorted(operations),
         "backward_saved_tensors": host.saved,
-        "backward_recompute": [graph.names[v] for v in host.plan.recomputed if v in forward_values],
-        "gradient_formulas": {key: formula(graph, f"d{key}", v) for key, v in graph.gradients.items()},
+        "backward_recompute": list(dict.fromkeys(graph.names[v] for v in host.plan.recomputed if v in forward_values)),
+        "gradient_formulas": {key: "; ".join(texts) for key, texts in gradients.items()},
         **_launch(host),
         **_module(host),
         **_benchmark(host),
@@ -60,12 +65,16 @@ def _tensor(tensor: Tensor) -> dict[str, Any]:
 def _output(output: Output) -> dict[str, Any]:
     dtypes = output.dtype_of
     dtype = f"promote({', '.join(dtypes)})" if len(dtypes) > 1 else f"same as {dtypes[0]}" if dtypes else "float32"
-    return {"name": output.name, "shape": [axis or 1 for axis in output.dims], "dtype": dtype}
+    if output.value.dtype != "float":
+        dtype = output.value.dtype
+    shape: list[str | int] = [" * ".join(dim) if dim else 1 for dim in output.dims]
+    return {"name": output.name, "shape": shape, "dtype": dtype}
 
 
 def _launch(host: Host) -> dict[str, Any]:
     options = host.options
-    if host.layout.flat:
+    backward = [spec for launch in host.backward for spec in ([launch.single] if launch.single else launch.looped)]
+    if host.main.layout.flat and all(spec.layout.flat for spec in backward):
         grid = "(cdiv(n_elements, BLOCK_SIZE),)"
         return {
             "grid_dimensions": {"forward": grid, "backward": grid},
@@ -73,7 +82,7 @@ def _launch(host: Host) -> dict[str, Any]:
             "block_size_source": str(options.block_size),
             "needs_sm_parallelism": False,
         }
-    persistent = host.backward[0].persistent
+    sums = [acc.name for spec in backward for acc in spec.accumulators]
     plain = {
         stage: "(n_rows,)" if stage in options.one_row else "(cdiv(n_rows, BLOCK_ROWS),)"
         for stage in ("forward", "backward")
@@ -81,13 +90,17 @@ def _launch(host: Host) -> dict[str, Any]:
     blocks = "n_rows" if "backward" in options.one_row else "cdiv(n_rows, BLOCK_ROWS)"
     factor = f"{options.programs_per_sm} * " if options.programs_per_sm != 1 else ""
     strided = f"(min({blocks}, {factor}sm_count),)"
-    totals = [acc.name for acc in host.backward[0].accumulators]
+    whole = (
+        "a program takes BLOCK_ROWS rows, block of columns by block"
+        if host.forward[0].single is None
+        else "a program holds BLOCK_ROWS whole rows"
+    )
     return {
-        "grid_dimensions": {"forward": plain["forward"], "backward": strided if persistent else plain["backward"]},
-        "grid_description": "a program holds BLOCK_ROWS whole rows"
-        + (f"; in backward it strides over rows and keeps its part of {' and '.join(totals)}" if persistent else ""),
+        "grid_dimensions": {"forward": plain["forward"], "backward": strided if sums else plain["backward"]},
+        "grid_description": whole
+        + (f"; in backward it strides over rows and keeps its part of {' and '.join(sums)}" if sums else ""),
         "block_size_source": str(options.block_cols or "next_power_of_2(n_cols)"),
-        "needs_sm_parallelism": persistent,
+        "needs_sm_parallelism": bool(sums),
     }
 
 
@@ -117,8 +130,8 @@ def _module(host: Host) -> dict[str, Any]:
 
 def _benchmark(host: Host) -> dict[str, Any]:
     axes = dict.fromkeys(a for t in host.reference.tensors for a in t.shape if isinstance(a, str))
-    full = [a for a in host.full.shape if isinstance(a, str)]
-    variable = full[-1]
+    largest = max(host.reference.tensors, key=lambda t: len([a for a in t.shape if isinstance(a, str)]))
+    variable = [a for a in largest.shape if isinstance(a, str)][-1]
     _, label, sizes = _AXES.get(variable, ("", f"size of {variable}", [1024, 2048, 4096, 8192, 16384]))
     others = [axis for axis in axes if axis != variable]
     fallback = max(1, round((2**25 / 4096) ** (1 / max(1, len(others)))))

@@ -1,20 +1,25 @@
 """A graph and tensors in, float64 results out: the oracle that the forward graph and the gradients are checked with."""
 
+import math
+
 from collections.abc import Callable
 from collections.abc import Iterable
 from typing import Any
 
 import torch
 
+from liger_dev.compiler.ir import Dims
 from liger_dev.compiler.ir import Graph
+from liger_dev.compiler.ir import Slices
 from liger_dev.compiler.ir import Value
+from liger_dev.compiler.layout import read_axes
 from liger_dev.compiler.ops import OPS
 
 
 def evaluate(
     graph: Graph,
     roots: Iterable[Value],
-    tensors: dict[str, torch.Tensor],
+    tensors: dict[Value, torch.Tensor],
     scalars: dict[str, Any],
     sizes: dict[str, int],
 ) -> list[torch.Tensor]:
@@ -34,14 +39,14 @@ def evaluate(
 def _one(
     value: Value,
     args: list[torch.Tensor],
-    tensors: dict[str, torch.Tensor],
+    tensors: dict[Value, torch.Tensor],
     scalars: dict[str, Any],
     sizes: dict[str, int],
     order: list[str],
 ) -> torch.Tensor:
     match value.op:
         case "input":
-            tensor = tensors[value.attr("name")]
+            tensor = tensors[value]
             return tensor.double() if value.dtype == "float" else tensor
         case "const":
             return _scalar(value.attr("value"), order)
@@ -79,11 +84,19 @@ def _scalar(number: Any, order: list[str]) -> torch.Tensor:
     return torch.full([1] * len(order), number, dtype=kind)
 
 
-def laid_out(tensor: torch.Tensor, dims: tuple[str | None, ...], sizes: dict[str, int]) -> torch.Tensor:
-    """A tensor with the given axes as `evaluate` wants it: one dimension an axis of `sizes`, in that order."""
-    present = [axis for axis in sizes if axis in dims]
-    plain = tensor.reshape([n for n, axis in zip(tensor.shape, dims) if axis])
-    source = [axis for axis in dims if axis]
+def laid_out(tensor: torch.Tensor, dims: Dims, slices: Slices, sizes: dict[str, int]) -> torch.Tensor:
+    """A tensor, or a slice of it, as `evaluate` wants it: one dimension an axis of `sizes`, in that order."""
+    cut = dict(slices)
+    for i, piece in cut.items():
+        start = piece.first + sum(sizes[axis] for axis in piece.after)
+        count = math.prod(sizes[axis] for axis in piece.axes)
+        if start < 0:
+            start += tensor.shape[i]
+        tensor = tensor.narrow(i, start, tensor.shape[i] - start)[(slice(None),) * i + (slice(None, None, piece.step),)]
+        tensor = tensor.narrow(i, 0, count)
+    source = read_axes(dims, slices)
+    plain = tensor.reshape([sizes[axis] for axis in source])
+    present = [axis for axis in sizes if axis in source]
     return plain.permute([source.index(axis) for axis in present]).reshape(
-        [n if axis in dims else 1 for axis, n in sizes.items()]
+        [n if axis in source else 1 for axis, n in sizes.items()]
     )

@@ -39,7 +39,10 @@ def _rewrite(graph: Graph, value: Value, args: tuple[Value, ...]) -> Value:
             return graph.div(exponential, total)
         if value.op == "log_softmax":
             return graph.sub(shifted, graph.make("log", total))
-        return graph.add(peak, graph.make("log", total))
+        lse = graph.add(peak, graph.make("log", total))
+        if lse not in graph.names and "lse" not in graph.names.values():
+            graph.names[lse] = "lse"
+        return lse
     if args == value.args:
         return value
     return graph.make(value.op, *args, axes=value.axes, dtype=value.dtype, **dict(value.attrs))

@@ -31,13 +31,24 @@ def formulas(graph: Graph) -> list[str]:
     """All outputs and gradients, each named value defined where it is first used."""
     known: set[str] = set()
     lines = []
-    roots = [*((o.name, o.value) for o in graph.outputs), *((f"d{n}", v) for n, v in graph.gradients.items())]
+    roots = [*((o.name, o.value) for o in graph.outputs), *gradient_roots(graph)]
     for name, value in roots:
         same = graph.names.get(value)
         if same != name or same not in known:
             lines.append(f"{name} = {same}" if same in known else formula(graph, name, value, known))
         known |= {graph.names[v] for v in graph.walk([value]) if v in graph.names}
     return lines
+
+
+def gradient_roots(graph: Graph) -> list[tuple[str, Value]]:
+    """Each gradient by the name of its input, or of the slice of it that it belongs to."""
+    found = []
+    for (name, slices), value in graph.gradients.items():
+        leaf = next(
+            (v for v in graph.names if v.op == "input" and v.attrs == (("name", name), ("slices", slices))), None
+        )
+        found.append((f"d{graph.names[leaf]}" if leaf is not None else f"d{name}", value))
+    return found
 
 
 def axes_text(axes: Iterable[str]) -> str:
@@ -69,6 +80,10 @@ class _Speller:
             case "const":
                 number = value.attr("value")
                 return (f"{number:.6g}" if isinstance(number, float) else str(number)), ATOM
+            case "index":
+                return f"index[{value.attr('axis')}]", ATOM
+            case "cat":
+                return f"cat({', '.join(self.text(arg) for arg in value.args)})", ATOM
             case "param" | "input":
                 return value.attr("name"), ATOM
             case "size":

@@ -15,6 +15,35 @@ from typing import Any
 from liger_dev.compiler.ops import OPS
 
 Axes = frozenset[str]
+# The axes of each dimension of a tensor: one as a rule, several where a view merges them, none for size 1.
+Dims = tuple[tuple[str, ...], ...]
+
+
+def axes_of(dims: Dims) -> tuple[str, ...]:
+    """All axes of a tensor, in memory order."""
+    return tuple(axis for dim in dims for axis in dim)
+
+
+@dataclass(frozen=True)
+class Slice:
+    """How a dimension of a tensor is read: elements `start + step * i`, where `start` is `first` plus the sizes of the
+    axes in `after`. A slice without axes is one element."""
+
+    axes: tuple[str, ...]
+    first: int = 0
+    after: tuple[str, ...] = ()
+    step: int = 1
+
+    def of(self, inner: "Slice") -> "Slice":
+        """The slice `inner` of what this slice reads."""
+        assert self.step == 1 or not inner.after, "a start that depends on sizes inside a strided slice"
+        return Slice(
+            inner.axes, self.first + self.step * inner.first, (*self.after, *inner.after), self.step * inner.step
+        )
+
+
+# The dimensions of a tensor that are read in part, by position.
+Slices = tuple[tuple[int, Slice], ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,12 +66,11 @@ class Value:
 
 @dataclass(frozen=True)
 class Input:
-    """A tensor argument: the axis of each dimension (None: a dimension of size 1). `neutral` is what an optional
-    input stands for when it is None: a factor 1 or a term 0."""
+    """A tensor argument. `neutral` is what an optional input stands for when it is None: a factor 1 or a term 0."""
 
     name: str
     value: Value
-    dims: tuple[str | None, ...]
+    dims: Dims
     optional: bool = False
     neutral: float | None = None
 
@@ -53,19 +81,22 @@ class Output:
 
     name: str
     value: Value
-    dims: tuple[str | None, ...]
+    dims: Dims
     dtype_of: tuple[str, ...]
 
 
 @dataclass
 class Graph:
-    """All values of one operation, forward and backward; `names` and `lines` come from the reference's source."""
+    """All values of one operation, forward and backward; `names` and `lines` come from the reference's source, `sizes`
+    are axes' sizes as Python expressions over the tensor arguments, `extents` those that they were traced with."""
 
     inputs: list[Input] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
-    gradients: dict[str, Value] = field(default_factory=dict)
+    gradients: dict[tuple[str, Slices], Value] = field(default_factory=dict)
     names: dict[Value, str] = field(default_factory=dict)
     lines: dict[Value, str] = field(default_factory=dict)
+    sizes: dict[str, str] = field(default_factory=dict)
+    extents: dict[str, int] = field(default_factory=dict)
     _values: dict[tuple[Any, ...], Value] = field(default_factory=dict)
 
     def make(self, op: str, *args: Value, axes: Axes | None = None, dtype: str | None = None, **attrs: Any) -> Value:
@@ -76,6 +107,8 @@ class Graph:
             axes = frozenset().union(*(arg.axes for arg in args))
             if row.reduces:
                 axes -= frozenset(attrs["over"])
+            if op == "cat":
+                axes = (axes - {a for piece in attrs["slices"] for a in piece.axes}) | frozenset(attrs["into"])
         if dtype is None:
             dtype = row.dtype or _promote(args)
         packed = tuple(sorted(attrs.items()))
@@ -170,6 +203,31 @@ class Graph:
         if a.op == "sum":
             return self.sum(a.args[0], axes | set(a.attr("over")))
         return self.make("sum", a, over=tuple(sorted(axes)))
+
+    def input(self, name: str, axes: Iterable[str], dtype: str, slices: Slices = ()) -> Value:
+        """A tensor argument, or a slice of one."""
+        return self.make("input", axes=frozenset(axes), dtype=dtype, name=name, slices=slices)
+
+    def rebuild(self, value: Value, args: Iterable[Value]) -> Value:
+        """`value` with other arguments, identities applied."""
+        args = tuple(args)
+        match value.op:
+            case "add" | "sub" | "mul" | "div" | "neg" | "where":
+                return getattr(self, value.op)(*args)  # type: ignore[no-any-return]
+            case "sum":
+                return self.sum(args[0], value.attr("over"))
+            case "max" | "min" | "logsumexp" | "cat":
+                return self.make(value.op, *args, dtype=value.dtype, **dict(value.attrs))
+        axes: Axes = frozenset().union(*(arg.axes for arg in args)) if args else value.axes
+        return self.make(value.op, *args, axes=axes, dtype=value.dtype, **dict(value.attrs))
+
+    def dims_of(self, name: str) -> Dims:
+        """The dimensions of an input, or of an output or its gradient, by name."""
+        tensors: list[Input | Output] = [*self.inputs, *self.outputs]
+        for tensor in tensors:
+            if name in (tensor.name, f"d{tensor.name}"):
+                return tensor.dims
+        raise AssertionError(f"no tensor {name}")
 
     def where(self, condition: Value, a: Value, b: Value) -> Value:
         return a if a is b else self.make("where", condition, a, b, dtype=_promote((a, b)))

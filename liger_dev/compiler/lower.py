@@ -4,41 +4,130 @@ from typing import Any
 
 import torch
 
+from liger_dev.compiler.ir import Dims
 from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Input
 from liger_dev.compiler.ir import Output
-from liger_dev.compiler.lowering import Dims
+from liger_dev.compiler.ir import Slice
+from liger_dev.compiler.ir import Value
+from liger_dev.compiler.ir import axes_of
 from liger_dev.compiler.lowering import Lowering
 from liger_dev.compiler.lowering import Row
+from liger_dev.compiler.lowering import SplitAxis
 from liger_dev.compiler.lowering import Term
 from liger_dev.compiler.lowering import rounded
+from liger_dev.compiler.rows_index import INDEXED
 from liger_dev.compiler.rows_pointwise import POINTWISE
 from liger_dev.compiler.rows_reduce import REDUCTIONS
 from liger_dev.compiler.rows_shape import SHAPES
+from liger_dev.compiler.slices import Slicer
+from liger_dev.compiler.slices import lift
 from liger_dev.compiler.source_names import SourceMap
 from liger_dev.compiler.trace import Traced
 from liger_dev.errors import Unsupported
 from liger_dev.records import Reference
+from liger_dev.records import Tensor
 
-ROWS: dict[str, Row] = {**POINTWISE, **REDUCTIONS, **SHAPES}
+ROWS: dict[str, Row] = {**POINTWISE, **REDUCTIONS, **SHAPES, **INDEXED}
 
 
 def lower(graph: Graph, traced: Traced, reference: Reference) -> list[Output]:
     """Lowers an exported graph into `graph` and returns its outputs. Names are taken from the first one lowered.
 
     Raises:
-        Unsupported: an operation has no row, or axes are split or merged; the node, its line and the reason are named.
+        Unsupported: an operation has no row, or an axis is used in a way that is not expressible; the node, its line and
+            the reason are named.
     """
-    state = Lowering(graph, traced, reference, SourceMap.read(traced.source))
-    nodes = list(traced.graph.nodes)
-    given = [tensor for tensor in reference.tensors if tensor.name not in traced.absent]
+    parts: dict[str, tuple[str, ...]] = {}
+    first = not graph.inputs
+    while True:
+        state = _start(graph, traced, reference, parts)
+        try:
+            outputs = _lower_all(state, first)
+        except SplitAxis as split:
+            _restart(state, split, parts, first)
+            continue
+        lifted = Graph(
+            inputs=graph.inputs, outputs=outputs, names=graph.names, sizes=graph.sizes, _values=graph._values
+        )
+        lift(lifted, state.slicer)
+        graph.extents.update(state.hints)
+        return lifted.outputs
+
+
+def _start(graph: Graph, traced: Traced, reference: Reference, parts: dict[str, tuple[str, ...]]) -> Lowering:
+    state = Lowering(graph, traced, reference, SourceMap.read(traced.source), parts=parts)
+    if not graph.sizes:
+        graph.sizes.update(_axis_expressions(reference))
+    state.hints.update({axis: traced.sizes[axis] for axis in graph.sizes if axis in traced.sizes})
+    state.hints.update({axis: int(size) for axis, size in graph.sizes.items() if size.isdigit()})
+    state.slicer = Slicer(graph, lambda value, axis: _position(state, value, axis))
+    return state
+
+
+def _position(state: Lowering, value: Value, axis: str) -> int:
+    """The dimension of an input that an axis is read along."""
+    slices = dict(value.attr("slices"))
+    for position, dim in enumerate(next(i.dims for i in state.graph.inputs if i.name == value.attr("name"))):
+        if axis in slices.get(position, Slice(dim)).axes:
+            return position
+    raise AssertionError(f"{value} has no dimension of {axis}")
+
+
+def _restart(state: Lowering, split: SplitAxis, parts: dict[str, tuple[str, ...]], first: bool) -> None:
+    """Replaces an axis by two, whose sizes are known numbers, other axes, or the quotient."""
+    graph, whole = state.graph, state.graph.sizes[split.axis]
+    names: list[str] = []
+    for i, (size, static) in enumerate(zip(split.sizes, split.static)):
+        known = next((axis for axis, extent in state.hints.items() if extent == size and axis != split.axis), "")
+        if known:
+            names.append(known)
+        elif static:
+            names.append(state.new_axis(f"{split.axis}_{i}", size, str(size)))
+        else:
+            names.append("")
+    for i, name in enumerate(names):
+        if not name:
+            other = names[1 - i]
+            if not other:
+                raise state.refuse(f"{split.axis} is split into parts of unknown size")
+            names[i] = state.new_axis(f"{split.axis}_{i}", split.sizes[i], f"{whole} // {_factor(graph.sizes[other])}")
+    for axis, existing in list(parts.items()):
+        parts[axis] = tuple(p for a in existing for p in (names if a == split.axis else (a,)))
+    parts[split.axis] = tuple(names)
+    state.traced.sizes.update({name: state.hints[name] for name in names})
+    if first:
+        graph.inputs.clear()
+        graph.names.clear()
+
+
+def _factor(size: str) -> str:
+    return size if size.isdigit() or size.replace(".", "").replace("_", "").isalnum() else f"({size})"
+
+
+def _axis_expressions(reference: Reference) -> dict[str, str]:
+    """Each named axis's size, read off the first tensor that has it; the last dimensions counted from the end."""
+    sizes: dict[str, str] = {}
+    required = [*(t for t in reference.tensors if not t.optional), *(t for t in reference.tensors if t.optional)]
+    for tensor in required:
+        rank = len(tensor.shape)
+        for i, axis in enumerate(tensor.shape):
+            name = axis if isinstance(axis, str) else f"{tensor.name}_{i}"
+            if axis != 1 and name not in sizes:
+                sizes[name] = f"{tensor.name}.shape[{i - rank}]" if isinstance(axis, str) else str(axis)
+    return sizes
+
+
+def _lower_all(state: Lowering, first: bool) -> list[Output]:
+    graph, reference = state.graph, state.reference
+    nodes = list(state.traced.graph.nodes)
+    given = [tensor for tensor in reference.tensors if tensor.name not in state.traced.absent]
     placeholders = [node for node in nodes if node.op == "placeholder"]
     assert len(placeholders) == len(given), "one placeholder an input"
-    first = not graph.inputs
     for node, tensor in zip(placeholders, given):
-        dims = _input_dims(state, node, tensor.shape)
+        dims = _input_dims(state, node, tensor)
         dtype_of = frozenset({tensor.name}) if tensor.dtype == "float" else frozenset()
-        value = graph.make("input", axes=frozenset(d for d in dims if d), dtype=tensor.dtype, name=tensor.name)
+        value = graph.input(tensor.name, axes_of(dims), tensor.dtype)
         state.terms[node] = state.locals[tensor.name] = Term(value, dims, dtype_of)
         if first:
             graph.inputs.append(Input(tensor.name, value, dims, tensor.optional))
@@ -48,13 +137,15 @@ def lower(graph: Graph, traced: Traced, reference: Reference) -> list[Output]:
     targets = state.source.targets([n for n in nodes if n.op == "call_function" and _is_tensor(n)])
     latest = {name: node for node, name in targets.items()}
     for node in nodes:
-        if node.op == "call_function":
-            state.node = node
-            state.terms[node] = _lower_node(state, node, node in results)
-            if node in targets and isinstance(state.terms[node], Term):
-                state.locals[targets[node]] = state.terms[node]
-                if first and latest[targets[node]] is node:
-                    state.name(state.terms[node].value, targets[node])
+        if node.op != "call_function":
+            continue
+        state.node = node
+        state.terms[node] = _lower_node(state, node, node in results)
+        if node in targets and isinstance(state.terms[node], Term):
+            state.locals[targets[node]] = state.terms[node]
+            if first and latest[targets[node]] is node:
+                state.name(state.terms[node].value, targets[node])
+            graph.lines.setdefault(state.terms[node].value, state.source.describe(node))
     return _outputs(state, results)
 
 
@@ -62,20 +153,17 @@ def _is_tensor(node: Any) -> bool:
     return isinstance(node.meta.get("val"), torch.Tensor)
 
 
-def _input_dims(state: Lowering, node: Any, shape: tuple[str | int, ...]) -> Dims:
+def _input_dims(state: Lowering, node: Any, tensor: Tensor) -> Dims:
     state.node = node
-    dims: list[str | None] = []
-    for size, axis in zip(state.shape(node), shape):
-        if isinstance(axis, int):
-            if axis != 1:
-                raise state.refuse(f"an input dimension has the fixed size {axis}", "name the axis instead")
-            dims.append(None)
+    dims: list[tuple[str, ...]] = []
+    for i, axis in enumerate(tensor.shape):
+        if axis == 1:
+            dims.append(())
             continue
-        known = state.axis_of.setdefault(str(size), axis)
-        if known != axis:
-            raise state.refuse(f"the reference makes axes {known} and {axis} equal", f"give both the name {known}")
-        dims.append(axis)
-    if len(set(dims) - {None}) != len([d for d in dims if d]):
+        name = axis if isinstance(axis, str) else f"{tensor.name}_{i}"
+        dims.append(state.parts.get(name, (name,)))
+    axes = axes_of(tuple(dims))
+    if len(set(axes)) != len(axes):
         raise state.refuse("an input has the same axis twice", "name its axes differently")
     return tuple(dims)
 
@@ -93,7 +181,7 @@ def _outputs(state: Lowering, results: list[Any]) -> list[Output]:
         fallback = "y" if len(results) == 1 else f"y{i}"
         name = (names[i] if len(names) == len(results) else "") or state.graph.names.get(term.value, fallback)
         if name in {tensor.name for tensor in state.reference.tensors}:
-            name = fallback
+            name = "result" if len(results) == 1 else f"result_{i}"
         low = node.meta["val"].dtype == torch.bfloat16
         value = term.value
         if value.op == "round" and set(value.attr("like")) == term.dtype_of and len(node.users) == 1:

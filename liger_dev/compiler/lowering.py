@@ -9,14 +9,13 @@ from typing import Any
 
 import torch
 
+from liger_dev.compiler.ir import Dims
 from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Value
 from liger_dev.compiler.source_names import SourceMap
 from liger_dev.compiler.trace import Traced
 from liger_dev.errors import Unsupported
 from liger_dev.records import Reference
-
-Dims = tuple[str | None, ...]
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,9 @@ class Lowering:
     reference: Reference
     source: SourceMap
     terms: dict[Any, Any] = field(default_factory=dict)
-    axis_of: dict[str, str] = field(default_factory=dict)
+    hints: dict[str, int] = field(default_factory=dict)
+    parts: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    slicer: Any = None
     locals: dict[str, Term] = field(default_factory=dict)
     node: Any = None
 
@@ -47,9 +48,12 @@ class Lowering:
 
     def number(self, value: float | int | bool) -> Value:
         """A constant, or the scalar argument (or simple function of one) that its digits identify."""
-        if isinstance(value, bool) or not isinstance(value, float) or not math.isfinite(value):
-            return self.graph.const(value)
         g = self.graph
+        if isinstance(value, int) and not isinstance(value, bool):
+            name = next((n for n, tagged in self.traced.tags.items() if type(tagged) is int and tagged == value), "")
+            return g.make("param", dtype="int", name=name) if name else g.const(value)
+        if isinstance(value, bool) or not math.isfinite(value):
+            return g.const(value)
         for name, tagged in self.traced.tags.items():
             for number, make in _FORMS:
                 if math.isclose(value, number(tagged), rel_tol=1e-11, abs_tol=0.0):
@@ -63,24 +67,89 @@ class Lowering:
             return found if isinstance(found, Term) else Term(found, ())
         return Term(self.number(arg), ())
 
-    def shape(self, node: Any) -> list[Any]:
-        return list(node.meta["val"].shape)
+    def shape(self, node: Any) -> list[int]:
+        """The sizes that a node's result had while it was traced."""
+        return [hint(size) for size in node.meta["val"].shape]
 
-    def axis(self, size: Any) -> str | None:
-        """The axis that a size of the exported graph stands for; None for 1."""
-        text = str(size)
-        if text == "1":
-            return None
-        if text not in self.axis_of:
-            raise self.refuse(f"a dimension of size {text} is no axis of an input", "axes can't be split or merged yet")
-        return self.axis_of[text]
+    def extent(self, dim: tuple[str, ...]) -> int:
+        """The size of a dimension while it was traced."""
+        return math.prod(self.hints[axis] for axis in dim)
+
+    def axis_of_size(self, size: int) -> tuple[str, ...]:
+        """The dimension that a traced size stands for: sizes of axes are pairwise different."""
+        if size == 1:
+            return ()
+        found = next((axis for axis, number in self.hints.items() if number == size), None)
+        if found is None:
+            raise self.refuse(f"a dimension of traced size {size} is no axis of an input")
+        return (found,)
+
+    def new_axis(self, name: str, extent: int, size: str) -> str:
+        """A new axis; `size` is its size as a Python expression over the tensor arguments."""
+        known = next(
+            (axis for axis, text in self.graph.sizes.items() if text == size and self.hints[axis] == extent), ""
+        )
+        if known:
+            return known
+        while name in self.hints:
+            name += "_"
+        self.hints[name] = extent
+        self.graph.sizes[name] = size
+        return name
+
+    def part_axis(self, axis: str, length: int) -> str:
+        """The axis of a part of an axis: one that is known by its size, or a new one."""
+        known = next((name for name, extent in self.hints.items() if extent == length), "")
+        if known:
+            return known
+        total, size = self.hints[axis], self.graph.sizes[axis]
+        if total % length == 0:
+            return self.new_axis(f"{axis}_{total // length}", length, f"{size} // {total // length}")
+        rest = next((name for name, extent in self.hints.items() if extent == total - length), "")
+        if rest:
+            return self.new_axis(f"{axis}_rest", length, f"{size} - {self.graph.sizes[rest]}")
+        raise self.refuse(f"a slice of {length} of the {total} elements that {axis} was traced with")
+
+    def start_of(self, axis: str, low: int, own: str) -> tuple[int, tuple[str, ...]]:
+        """Where a slice begins, as a number or as sizes of axes."""
+        if low == 0:
+            return 0, ()
+        extent = self.hints[own]
+        if low % extent == 0:
+            return 0, (own,) * (low // extent)
+        before = next((name for name, size in self.hints.items() if size == low), "")
+        if before:
+            return 0, (before,)
+        raise self.refuse(f"a slice of {axis} that begins at element {low} of {self.hints[axis]}")
+
+    def whole_axis(self, parts: list[tuple[str, ...]], total: int) -> str:
+        """The axis that pieces make together."""
+        known = next((name for name, extent in self.hints.items() if extent == total), "")
+        if known:
+            return known
+        sizes = [" * ".join(self.graph.sizes[axis] for axis in part) or "1" for part in parts]
+        return self.new_axis("_".join(axis for part in parts for axis in part), total, " + ".join(sizes))
 
     def name(self, value: Value, name: str) -> Value:
         """Suggests a name for a value that the reference left unnamed."""
-        if value.op not in ("input", "const", "param", "size") and value not in self.graph.names:
+        whole = value.op == "input" and not value.attr("slices")
+        if value.op not in ("const", "param", "size", "index") and not whole and value not in self.graph.names:
             if name not in self.graph.names.values() and name not in {i.name for i in self.graph.inputs}:
                 self.graph.names[value] = name
         return value
+
+
+class SplitAxis(Exception):
+    """A view splits an axis: lowering starts again with the axis replaced by its parts everywhere."""
+
+    def __init__(self, axis: str, sizes: tuple[int, int], static: tuple[bool, bool]) -> None:
+        super().__init__(axis)
+        self.axis, self.sizes, self.static = axis, sizes, static
+
+
+def hint(size: Any) -> int:
+    """A size of an exported graph as the number that it had while it was traced."""
+    return size if isinstance(size, int) else int(size.node.hint)
 
 
 Form = tuple[Callable[[float], float], Callable[[Graph, Value], Value]]
@@ -104,15 +173,24 @@ def rounded(state: Lowering, value: Value, like: frozenset[str]) -> Value:
 
 def broadcast(state: Lowering, terms: list[Term]) -> Dims:
     rank = max((len(t.dims) for t in terms), default=0)
-    dims: list[str | None] = [None] * rank
+    dims: list[tuple[str, ...]] = [()] * rank
     for t in terms:
-        for i, axis in enumerate(t.dims, start=rank - len(t.dims)):
-            if axis is None:
+        for i, axes in enumerate(t.dims, start=rank - len(t.dims)):
+            if not axes:
                 continue
-            if dims[i] not in (None, axis):
-                raise state.refuse(f"axes {dims[i]} and {axis} meet in one dimension", f"give both the name {dims[i]}")
-            dims[i] = axis
+            if dims[i] not in ((), axes):
+                split_merged(state, dims[i], axes)
+                raise state.refuse(f"axes {' '.join(dims[i])} and {' '.join(axes)} meet in one dimension")
+            dims[i] = axes
     return tuple(dims)
+
+
+def split_merged(state: Lowering, a: tuple[str, ...], b: tuple[str, ...]) -> None:
+    """Splits the axis that meets merged axes of the same size."""
+    for one, other in ((a, b), (b, a)):
+        if len(one) == 1 and len(other) == 2 and state.extent(one) == state.extent(other):
+            sizes = state.hints[other[0]], state.hints[other[1]]
+            raise SplitAxis(one[0], sizes, (False, state.graph.sizes[other[1]].isdigit()))
 
 
 def dtype_of(state: Lowering, terms: list[Term], dtype: torch.dtype | None = None) -> frozenset[str]:

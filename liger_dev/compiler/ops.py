@@ -195,6 +195,8 @@ OPS: dict[str, Op] = {
     "index": Op(0, "cols", "index", ATOM, None, no_gradient, "int"),
     # A rounding that the reference asks for: to the dtype of the inputs named by `like`.
     "round": Op(1, "", "{0}", ATOM, lambda x, like: x, one(lambda g, x, y, d: d), "float"),
+    # Pieces side by side along an axis; lifted to the outputs before differentiation.
+    "cat": Op(None, "", "cat({0})", ATOM, None, None),
     # The identity forward, no gradient backward.
     "detach": Op(1, "{0}", "{0}", ATOM, lambda x: x, lambda g, v, d: [None]),
     "sum": reduction("sum", lambda g, v, d: [d]),

@@ -37,6 +37,10 @@ class Lanes:
         self.masked.add(value)
         self._known.clear()
 
+    def unmask(self, value: Value) -> None:
+        self.masked.discard(value)
+        self._known.clear()
+
     def _evaluate(self, value: Value) -> Lane:
         if value.op == "const":
             return float(value.attr("value"))
@@ -45,7 +49,7 @@ class Lanes:
         lanes = [self.of(arg) for arg in value.args]
         if value.op in ("round", "detach", "float"):
             return lanes[0]
-        if value.op in ("sum", "max"):
+        if value.op in ("sum", "max", "min"):
             return 0.0 if lanes[0] == 0.0 else FINITE if lanes[0] in (FINITE, -math.inf) else UNKNOWN
         if all(isinstance(lane, float) for lane in lanes):
             return _number(value, lanes)

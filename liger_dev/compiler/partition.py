@@ -1,75 +1,106 @@
-"""A differentiated graph in, a Plan out: which axes are rows and columns, and what forward saves for backward."""
+"""A differentiated graph in, a Plan out: what forward saves for backward, and what is summed outside of kernels."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from liger_dev.compiler.ir import Axes
 from liger_dev.compiler.ir import Graph
-from liger_dev.compiler.ir import Input
 from liger_dev.compiler.ir import Output
 from liger_dev.compiler.ir import Value
+from liger_dev.compiler.layout import REDUCTIONS
+from liger_dev.compiler.layout import memory_order
+from liger_dev.compiler.layout import split_sums
 from liger_dev.errors import ProfileRefused
 from liger_dev.errors import Unsupported
 
 
 @dataclass(frozen=True)
-class Layout:
-    """How tensors map to programs: `rows` and `cols` are axes in memory order; no rows: one flat run of elements."""
-
-    rows: tuple[str, ...]
-    cols: tuple[str, ...]
-
-    @property
-    def flat(self) -> bool:
-        return not self.rows and not self.cols
-
-    def kind(self, value: Value) -> str:
-        """tile, row, col or scalar, by the axes a value varies over."""
-        if self.flat:
-            return "tile" if value.axes else "scalar"
-        has_rows, has_cols = bool(value.axes & set(self.rows)), bool(value.axes & set(self.cols))
-        return {(True, True): "tile", (True, False): "row", (False, True): "col", (False, False): "scalar"}[
-            has_rows, has_cols
-        ]
-
-
-@dataclass(frozen=True)
 class Plan:
-    """`saved` are the forward values that backward loads: inputs, outputs and row values; `recomputed` are the named
-    ones that it computes again."""
+    """`cols` are the axes that reductions inside a row go over. `host` are forward values that the wrapper computes
+    from rows. `saved` are the forward values that backward loads; `recomputed` are the named ones that it computes
+    again."""
 
-    layout: Layout
+    cols: frozenset[str]
+    host: frozenset[Value]
     saved: tuple[Value, ...]
     recomputed: tuple[Value, ...]
 
 
 def partition(graph: Graph, saved: Iterable[str] | None = None) -> Plan:
-    """Decides what is saved; `saved` (names) overrides the choice.
+    """Decides what is saved; `saved` (names) overrides the choice. Sums over rows and columns are split in two.
 
     Raises:
         ProfileRefused: backward can't do without a tensor that `saved` leaves out, or a name is unknown.
-        Unsupported: the tensors don't fit rows and columns.
+        Unsupported: reductions go over different axes, or a row depends on a sum over rows.
     """
-    layout = choose_layout(graph)
+    cols = _columns(graph)
+    _split(graph, cols)
+    host = _host_values(graph, cols)
     wanted = None if saved is None else set(saved)
-    choice = _Choice(graph, layout, wanted)
+    choice = _Choice(graph, cols, host, wanted)
     for gradient in graph.gradients.values():
         choice.visit(gradient)
     if wanted is not None:
         choice.check(wanted)
     needed = graph.walk(graph.gradients.values(), choice.saved)
-    order = {item.value: i for i, item in enumerate(graph.inputs)}
+    order = {item.name: i for i, item in enumerate(graph.inputs)}
     recomputed = [v for v in needed if v in choice.forward and v in graph.names and v not in choice.saved and v.args]
-    ranked = sorted(choice.saved, key=lambda v: (order.get(v, len(order)), v.index))
-    return Plan(layout, tuple(ranked), tuple(recomputed))
+    ranked = sorted(choice.saved, key=lambda v: (order[v.attr("name")] if v.op == "input" else len(order), v.index))
+    return Plan(cols, host, tuple(ranked), tuple(recomputed))
+
+
+def _columns(graph: Graph) -> frozenset[str]:
+    """The axes that forward's smallest reduction goes over; the last axis, if that is a sum over everything."""
+    forward = graph.walk(output.value for output in graph.outputs)
+    reductions = [v for v in forward if v.op in REDUCTIONS]
+    if not reductions:
+        return frozenset()
+    if all(
+        v.op == "sum" and frozenset(v.attr("over")) == v.args[0].axes and len(v.args[0].axes) == 1 for v in reductions
+    ):
+        return frozenset()  # totals of elements: kernels store the elements, the wrapper adds them up
+    smallest = min(reductions, key=lambda v: (len(v.attr("over")), v.index))
+    cols = frozenset(smallest.attr("over"))
+    operand = smallest.args[0]
+    if cols == operand.axes and len(cols) > 1:
+        return frozenset(memory_order(graph, cols)[-1:])
+    return cols
+
+
+def _split(graph: Graph, cols: frozenset[str]) -> None:
+    done: dict[Value, Value] = {}
+    graph.outputs[:] = [
+        Output(o.name, split_sums(graph, o.value, cols, done), o.dims, o.dtype_of) for o in graph.outputs
+    ]
+    graph.gradients.update({key: split_sums(graph, value, cols, done) for key, value in graph.gradients.items()})
+
+
+def _host_values(graph: Graph, cols: frozenset[str]) -> frozenset[Value]:
+    """Forward values that are sums over rows, or made of such sums."""
+    host: set[Value] = set()
+    for value in graph.walk(output.value for output in graph.outputs):
+        outer = value.op in REDUCTIONS and not set(value.attr("over")) & cols
+        if outer and value.op != "sum":
+            raise Unsupported(f"a {value.op} over rows", graph.lines.get(value, ""), "only sums can be taken over rows")
+        if value.op in REDUCTIONS and not outer and frozenset(value.attr("over")) != cols:
+            raise Unsupported(
+                f"reductions over {', '.join(value.attr('over'))} and over {', '.join(sorted(cols))} in one operation",
+                graph.lines.get(value, ""),
+            )
+        below = [arg for arg in value.args if arg in host]
+        if below and (value.axes & cols or any(arg.axes & cols for arg in value.args)):
+            raise Unsupported("a row that depends on a sum over all rows", graph.lines.get(value, ""))
+        if outer or below:
+            host.add(value)
+    return frozenset(host)
 
 
 class _Choice:
     """The walk from the gradients down: it stops at what is worth saving."""
 
-    def __init__(self, graph: Graph, layout: Layout, wanted: set[str] | None) -> None:
+    def __init__(self, graph: Graph, cols: frozenset[str], host: frozenset[Value], wanted: set[str] | None) -> None:
         self.graph = graph
-        self.layout = layout
+        self.cols = cols
+        self.host = host
         self.wanted = wanted
         self.forward = set(graph.walk(output.value for output in graph.outputs))
         self.outputs = {output.value for output in graph.outputs}
@@ -80,28 +111,32 @@ class _Choice:
         if value in self.seen or value in self.saved:
             return
         self.seen.add(value)
-        if value in self.forward and value.axes | ({""} if value.op == "input" else set()) and self.keeps(value):
+        if value in self.forward and self.keeps(value):
             self.saved[value] = None
             return
         for arg in value.args:
             self.visit(arg)
 
     def keeps(self, value: Value) -> bool:
-        if value.op == "input":
+        if value.op == "input" or value in self.host:
             return True
+        if not value.axes:
+            return False
         if self.wanted is not None:
             return self.graph.names.get(value) in self.wanted
         below = self.graph.walk([value])
-        if self.layout.kind(value) == "tile" and value in self.outputs:
-            tiles = [v for v in below if v.op == "input" and self.layout.kind(v) == "tile"]
-            return len(tiles) > 1 or any(v.op == "max" for v in below)
-        from_tile = any(self.layout.kind(v) == "tile" for v in below)
-        return (
-            self.layout.kind(value) == "row" and from_tile and (value in self.graph.names or value.op in ("sum", "max"))
-        )
+        if value.axes & self.cols or not self.cols:
+            if value not in self.outputs:
+                return False
+            tiles = [v for v in below if v.op == "input" and v.axes == value.axes]
+            return bool(self.cols) and (len(tiles) > 1 or any(v.op == "max" for v in below))
+        reduced = any(v.op in REDUCTIONS for v in below)
+        return reduced and (value in self.graph.names or value.op in REDUCTIONS)
 
     def check(self, wanted: set[str]) -> None:
-        chosen = {self.graph.names.get(v, "") for v in self.saved}
+        chosen = {
+            self.graph.names.get(v, v.attr("name") if v.op == "input" else "") for v in self.saved if v not in self.host
+        }
         known = {name for v, name in self.graph.names.items() if v in self.forward}
         for name in sorted(wanted - known):
             raise ProfileRefused(
@@ -113,46 +148,3 @@ class _Choice:
             )
         for name in sorted(wanted - chosen):
             raise ProfileRefused(f"backward does not use '{name}'", "backward_saved_tensors", "leave it out")
-
-
-def choose_layout(graph: Graph) -> Layout:
-    """Rows and columns from the reductions and from where the widest tensors keep their axes.
-
-    Raises:
-        Unsupported: a reduction over other than the last axis, or tensors whose axes do not line up with it.
-    """
-    forward = graph.walk(output.value for output in graph.outputs)
-    widest = max((v.axes for v in forward), key=len, default=frozenset())
-    tensors: list[Input | Output] = [*graph.outputs, *graph.inputs]
-    shapes = [tensor.dims for tensor in tensors]
-    full = next((tuple(d for d in dims if d) for dims in shapes if {d for d in dims if d} == set(widest)), ())
-    if not full:
-        raise Unsupported("no input or output has all axes of the computation", _names(graph), "")
-    reduced: Axes = frozenset().union(*(v.attr("over") for v in forward if v.op in ("sum", "max")))
-    partial = [v for v in forward if v.op == "input" and v.axes and v.axes != widest]
-    if not reduced and not partial and all(_line_up(dims, full) for dims in shapes):
-        return Layout((), ())
-    cols = full[-1:]
-    if reduced - set(cols):
-        raise Unsupported(
-            f"a reduction over {', '.join(sorted(reduced))}: only the last axis, {cols[0]}, can be reduced yet",
-            _names(graph),
-        )
-    layout = Layout(full[:-1], cols)
-    for tensor in tensors:
-        axes = tuple(d for d in tensor.dims if d)
-        if axes not in ((), full, full[:-1], cols):
-            raise Unsupported(
-                f"{tensor.name} varies over {', '.join(axes)}: broadcasting other than rows, columns and scalars "
-                f"of ({', '.join(full)}) is not expressible yet",
-                _names(graph),
-            )
-    return layout
-
-
-def _line_up(dims: tuple[str | None, ...], full: tuple[str, ...]) -> bool:
-    return tuple(d for d in dims if d) in ((), full)
-
-
-def _names(graph: Graph) -> str:
-    return f"inputs {', '.join(item.name for item in graph.inputs)}"

@@ -13,7 +13,7 @@ def filled(state: Lowering, number: Any) -> Term:
     """A tensor of the node's shape and dtype that holds `number` everywhere."""
     dtype = state.node.meta["val"].dtype
     kind = bool if dtype == torch.bool else float if dtype.is_floating_point else int
-    dims = tuple(state.axis(size) for size in state.shape(state.node))
+    dims = tuple(state.axis_of_size(size) for size in state.shape(state.node))
     return Term(state.number(kind(number)), dims)
 
 

@@ -5,6 +5,7 @@ import math
 from typing import Any
 
 from liger_dev.compiler.ir import Value
+from liger_dev.compiler.ir import axes_of
 from liger_dev.compiler.lowering import Lowering
 from liger_dev.compiler.lowering import Row
 from liger_dev.compiler.lowering import Term
@@ -20,7 +21,7 @@ def reduced(state: Lowering, value: Value, terms: list[Term], reduction: int) ->
     if reduction == NONE:
         return result(state, value, terms)
     g = state.graph
-    axes = {axis for axis in broadcast(state, terms) if axis}
+    axes = set(axes_of(broadcast(state, terms)))
     total = g.sum(state.name(value, "loss"), axes)
     return result(state, total if reduction == SUM else g.div(total, g.size(axes)), terms, ())
 

@@ -5,8 +5,10 @@ import math
 from typing import Any
 
 from liger_dev.compiler.ir import Value
+from liger_dev.compiler.ir import axes_of
 from liger_dev.compiler.lowering import Lowering
 from liger_dev.compiler.lowering import Row
+from liger_dev.compiler.lowering import SplitAxis
 from liger_dev.compiler.lowering import Term
 from liger_dev.compiler.lowering import as_float
 from liger_dev.compiler.lowering import broadcast
@@ -86,9 +88,14 @@ def _group_norm(
     state: Lowering, x: Any, groups: int, weight: Any = None, bias: Any = None, eps: Any = 1e-5, *_: Any
 ) -> Term:
     t = state.term(x)
-    if groups != 1:
-        raise state.refuse(f"{groups} groups split the channels into two axes", "write it with a view")
-    return _normalised(state, t, frozenset(d for d in t.dims[1:] if d), weight, bias, eps)
+    channels, rest = t.dims[1], axes_of(t.dims[2:])
+    if groups == 1:
+        return _normalised(state, t, frozenset(axes_of(t.dims[1:])), weight, bias, eps)
+    if len(channels) == 1 and state.extent(channels) > groups:
+        raise SplitAxis(channels[0], (groups, state.extent(channels) // groups), (True, False))
+    if len(channels) == 2 and state.hints[channels[0]] != groups:
+        raise state.refuse(f"{groups} groups of channels that are split already")
+    return _normalised(state, t, frozenset((*channels[1:], *rest)), weight, bias, eps)
 
 
 def _instance_norm(
@@ -106,7 +113,7 @@ def _instance_norm(
     t = state.term(x)
     if mean is not None or var is not None or not use_input_stats:
         raise state.refuse("it keeps running statistics", "trace it without them")
-    return _normalised(state, t, frozenset(d for d in t.dims[2:] if d), weight, bias, eps)
+    return _normalised(state, t, frozenset(axes_of(t.dims[2:])), weight, bias, eps)
 
 
 NORMS: dict[str, Row] = {

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+from liger_dev.compiler.ir import Dims
 from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Value
-from liger_dev.compiler.lowering import Dims
 from liger_dev.compiler.lowering import Lowering
 from liger_dev.compiler.lowering import Row
 from liger_dev.compiler.lowering import Term
@@ -21,8 +21,8 @@ def over_dims(t: Term, dim: Any, keepdim: bool) -> tuple[Axes, Dims]:
     """The axes that a reduction over dimensions sums away, and the dimensions that are left."""
     given = list(range(len(t.dims))) if dim is None or dim == [] else [dim] if isinstance(dim, int) else list(dim)
     gone = {d % len(t.dims) for d in given}
-    axes = frozenset(axis for i, axis in enumerate(t.dims) if i in gone and axis)
-    left = tuple(None if i in gone else axis for i, axis in enumerate(t.dims) if keepdim or i not in gone)
+    axes = frozenset(axis for i, dim in enumerate(t.dims) if i in gone for axis in dim)
+    left = tuple(() if i in gone else dim for i, dim in enumerate(t.dims) if keepdim or i not in gone)
     return axes, left
 
 

@@ -1,13 +1,20 @@
-"""Rows that move no numbers: casts, views, permutations and sizes."""
+"""Rows that compute nothing: casts, views, slices, concatenations, permutations, sizes and indices."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from liger_dev.compiler.ir import Dims
+from liger_dev.compiler.ir import Graph
+from liger_dev.compiler.ir import Slice
 from liger_dev.compiler.ir import Value
 from liger_dev.compiler.lowering import Lowering
 from liger_dev.compiler.lowering import Row
+from liger_dev.compiler.lowering import SplitAxis
 from liger_dev.compiler.lowering import Term
+from liger_dev.compiler.lowering import dtype_of
+from liger_dev.compiler.lowering import hint
 from liger_dev.compiler.lowering import rounded
 
 
@@ -30,13 +37,160 @@ def _cast(state: Lowering, x: Any, dtype: Any = None, *rest: Any, **kwargs: Any)
 
 
 def _reshape(state: Lowering, x: Any, *_: Any, **__: Any) -> Term:
-    """view, expand, unsqueeze, squeeze: the axes stay, in order; a split or merge is refused."""
+    """view, flatten, unsqueeze, squeeze, expand: the axes stay in order; dimensions merge, or an axis is split.
+
+    Raises:
+        SplitAxis: a dimension of the result is a part of an axis.
+    """
     t = state.term(x)
-    dims = tuple(state.axis(size) for size in state.shape(state.node))
-    ordered = [axis for axis in dims if axis]
-    if [axis for axis in ordered if axis in t.dims] != [axis for axis in t.dims if axis]:
-        raise state.refuse("axes are split, merged or reordered by a view")
+    sizes = state.shape(state.node)
+    if str(state.node.target).startswith("aten.expand"):
+        padded = ((),) * (len(sizes) - len(t.dims)) + t.dims
+        dims = tuple(dim or state.axis_of_size(size) for dim, size in zip(padded, sizes))
+        return Term(t.value, dims, t.dtype_of)
+    queue = [axis for dim in t.dims for axis in dim]
+    dims = tuple(_take(state, queue, size, i) for i, size in enumerate(sizes))
+    if queue:
+        raise state.refuse("a view that does not keep the order of axes")
     return Term(t.value, dims, t.dtype_of)
+
+
+def _take(state: Lowering, queue: list[str], size: int, position: int) -> tuple[str, ...]:
+    """The axes from the front of `queue` whose product is a size."""
+    taken: list[str] = []
+    left = size
+    while left > 1:
+        if not queue:
+            raise state.refuse("a view that does not keep the order of axes")
+        extent = state.hints[queue[0]]
+        if left % extent == 0:
+            taken.append(queue.pop(0))
+            left //= extent
+        elif extent % left == 0:
+            static = isinstance(state.node.meta["val"].shape[position], int)
+            raise SplitAxis(queue[0], (left, extent // left), (static and not taken, _is_static(state, extent // left)))
+        else:
+            raise state.refuse("a view across the borders of axes")
+    return tuple(taken)
+
+
+def _is_static(state: Lowering, size: int) -> bool:
+    """Whether a size occurs in the graph as a plain number."""
+    return any(isinstance(n, int) and n == size for n in state.node.meta["val"].shape)
+
+
+def _slice(state: Lowering, x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Term:
+    t = state.term(x)
+    position = dim % len(t.dims)
+    extent = state.extent(t.dims[position])
+    low = _bound(state, start, 0, extent)
+    high = _bound(state, end, extent, extent)
+    if (low, high, step) == (0, extent, 1):
+        return t
+    return _sliced(state, t, position, low, -(-(high - low) // step), step)
+
+
+def _bound(state: Lowering, given: Any, default: int, extent: int) -> int:
+    if given is None:
+        return default
+    number = given if isinstance(given, int) else hint(given.meta["val"])
+    return max(0, min(number + extent if number < 0 else number, extent))
+
+
+def _sliced(state: Lowering, t: Term, position: int, low: int, length: int, step: int) -> Term:
+    """Elements low, low + step, … of one dimension."""
+    dim = t.dims[position]
+    if len(dim) == 2 and step == state.hints[dim[1]] and low < step:
+        return _at(
+            state,
+            Term(t.value, (*t.dims[:position], dim[:1], dim[1:], *t.dims[position + 1 :]), t.dtype_of),
+            position + 1,
+            low,
+        )
+    if len(dim) != 1:
+        raise state.refuse("a slice of a dimension of merged or no axes")
+    axis = dim[0]
+    own = state.part_axis(axis, length)
+    if step > 1:
+        piece = Slice((own,), low, (), step)
+    else:
+        piece = Slice((own,), *state.start_of(axis, low, own))
+    value = state.slicer.take(t.value, axis, piece)
+    return Term(value, (*t.dims[:position], (own,), *t.dims[position + 1 :]), t.dtype_of)
+
+
+def _select(state: Lowering, x: Any, dim: int, index: int) -> Term:
+    t = state.term(x)
+    return _at(state, t, dim % len(t.dims), index)
+
+
+def _at(state: Lowering, t: Term, position: int, index: int) -> Term:
+    """One element of one dimension, which disappears."""
+    dim = t.dims[position]
+    left = (*t.dims[:position], *t.dims[position + 1 :])
+    if not dim:
+        return Term(t.value, left, t.dtype_of)
+    if len(dim) != 1:
+        raise state.refuse("an element of a dimension of merged axes")
+    piece = Slice((), index, dim if index < 0 else ())
+    return Term(state.slicer.take(t.value, dim[0], piece), left, t.dtype_of)
+
+
+def _split(state: Lowering, x: Any, sizes: Any, dim: int = 0) -> tuple[Term, ...]:
+    t = state.term(x)
+    position = dim % len(t.dims)
+    lengths = [hint(value.shape[position]) for value in state.node.meta["val"]]
+    starts = [sum(lengths[:i]) for i in range(len(lengths))]
+    return tuple(_sliced(state, t, position, low, length, 1) for low, length in zip(starts, lengths))
+
+
+def _unbind(state: Lowering, x: Any, dim: int = 0) -> tuple[Term, ...]:
+    t = state.term(x)
+    position = dim % len(t.dims)
+    return tuple(_at(state, t, position, i) for i in range(state.extent(t.dims[position])))
+
+
+def _getitem(state: Lowering, parts: Any, index: int) -> Any:
+    return state.terms[parts][index]
+
+
+def _cat(state: Lowering, tensors: Any, dim: int = 0) -> Term:
+    terms = [state.term(tensor) for tensor in tensors]
+    position = dim % len(terms[0].dims)
+    total = state.shape(state.node)[position]
+    into = state.whole_axis([t.dims[position] for t in terms], total)
+    slices = []
+    after: tuple[str, ...] = ()
+    first = 0
+    for t in terms:
+        own = t.dims[position]
+        if len(own) > 1:
+            raise state.refuse("a concatenation along merged axes")
+        slices.append(Slice(own, first, after))
+        after, first = (*after, *own), first + (0 if own else 1)
+    return _joined(
+        state, terms, (into,), tuple(slices), lambda dims: (*dims[:position], (into,), *dims[position + 1 :])
+    )
+
+
+def _stack(state: Lowering, tensors: Any, dim: int = 0) -> Term:
+    terms = [state.term(tensor) for tensor in tensors]
+    position = dim % (len(terms[0].dims) + 1)
+    into = state.new_axis("pair" if len(terms) == 2 else "stack", len(terms), str(len(terms)))
+    slices = tuple(Slice((), i) for i in range(len(terms)))
+    return _joined(state, terms, (into,), slices, lambda dims: (*dims[:position], (into,), *dims[position:]))
+
+
+def _joined(
+    state: Lowering,
+    terms: list[Term],
+    into: tuple[str, ...],
+    slices: tuple[Slice, ...],
+    placed: Callable[[Dims], Dims],
+) -> Term:
+    value = state.graph.make("cat", *(t.value for t in terms), dtype=terms[0].value.dtype, into=into, slices=slices)
+    others = [tuple(dim for dim in t.dims) for t in terms]
+    return Term(value, placed(others[0]), dtype_of(state, terms))
 
 
 def _permute(state: Lowering, x: Any, order: Any) -> Term:
@@ -51,6 +205,12 @@ def _transpose(state: Lowering, x: Any, a: int, b: int) -> Term:
     return _permute(state, x, order)
 
 
+def _moved(rank: int, source: int, to: int) -> list[int]:
+    order = [i for i in range(rank) if i != source % rank]
+    order.insert(to % rank, source % rank)
+    return order
+
+
 def _same(state: Lowering, x: Any, *_: Any, **__: Any) -> Term:
     return state.term(x)
 
@@ -61,8 +221,27 @@ def _detach(state: Lowering, x: Any) -> Term:
 
 
 def _sym_size(state: Lowering, x: Any, dim: int) -> Value:
-    axis = state.term(x).dims[dim]
-    return state.graph.size([axis]) if axis else state.graph.const(1)
+    return state.graph.size(state.term(x).dims[dim])
+
+
+def _number_row(make: Callable[[Graph, Value, Value], Value]) -> Row:
+    """Arithmetic on sizes."""
+
+    def row(state: Lowering, a: Any, b: Any) -> Value:
+        return make(state.graph, state.term(a).value, state.term(b).value)
+
+    return row
+
+
+def _arange(state: Lowering, *args: Any, **kwargs: Any) -> Term:
+    """Indices of an axis: `torch.arange(x.shape[-1])`."""
+    (dim,) = (state.axis_of_size(size) for size in state.shape(state.node))
+    if not dim or (len(args) > 1 and isinstance(args[1], int) and isinstance(args[0], int) and args[0] != 0):
+        raise state.refuse("a range that does not count an axis from 0")
+    value = state.graph.make("index", axes=frozenset(dim), dtype="int", axis=dim[0])
+    if state.node.meta["val"].dtype.is_floating_point:
+        value = state.graph.make("float", value)
+    return Term(value, (dim,))
 
 
 SHAPES: dict[str, Row] = {
@@ -73,9 +252,33 @@ SHAPES: dict[str, Row] = {
         f"aten.{name}.default": _reshape
         for name in ("view", "reshape", "unsqueeze", "expand", "squeeze", "_unsafe_view")
     },
+    "aten.flatten.using_ints": _reshape,
+    "aten.unflatten.int": _reshape,
+    "aten.slice.Tensor": _slice,
+    "aten.narrow.default": lambda state, x, dim, start, length: _slice(state, x, dim, start, start + length),
+    "aten.select.int": _select,
+    "aten.split.Tensor": _split,
+    "aten.split_with_sizes.default": _split,
+    "aten.split.sizes": _split,
+    "aten.chunk.default": _split,
+    "aten.unbind.int": _unbind,
+    "<built-in function getitem>": _getitem,
+    "aten.cat.default": _cat,
+    "aten.concat.default": _cat,
+    "aten.stack.default": _stack,
+    "<built-in function mul>": _number_row(Graph.mul),
+    "<built-in function add>": _number_row(Graph.add),
+    "<built-in function sub>": _number_row(Graph.sub),
+    "<built-in function floordiv>": _number_row(Graph.div),
+    "<built-in function truediv>": _number_row(Graph.div),
+    "aten.arange.default": _arange,
+    "aten.arange.start": _arange,
+    "aten.arange.start_step": _arange,
     "aten.squeeze.dim": _reshape,
     "aten.expand_as.default": _reshape,
     "aten.permute.default": _permute,
+    "aten.movedim.int": lambda state, x, source, to: _permute(state, x, _moved(len(state.term(x).dims), source, to)),
+    "aten.t.default": lambda state, x: _transpose(state, x, 0, 1),
     "aten.transpose.int": _transpose,
     "aten.contiguous.default": _same,
     "aten.clone.default": _same,

@@ -39,7 +39,7 @@ class Product:
 def simplify(graph: Graph) -> None:
     """Rewrites `graph.gradients` in place; forward values are left as the reference wrote them."""
     pass_ = _Pass(graph)
-    renamed = {name: pass_.run(value) for name, value in graph.gradients.items()}
+    renamed = {key: pass_.run(value) for key, value in graph.gradients.items()}
     for old, name in list(graph.names.items()):
         new = pass_.done.get(old)
         if new is None or new is old or old in pass_.forward:
@@ -48,6 +48,49 @@ def simplify(graph: Graph) -> None:
         if new not in graph.names and new not in pass_.forward and new.op not in ("const", "input", "size", "param"):
             graph.names[new] = name
     graph.gradients.update(renamed)
+
+
+def absorb_sums(graph: Graph) -> None:
+    """Gradients that are made of sums over rows as one sum each: `-sum(a) * c` is `sum(-a * c)`."""
+    forward = set(graph.walk(output.value for output in graph.outputs))
+    for (name, cut), value in graph.gradients.items():
+        gone = _summed_axes(value, forward)
+        if value.op != "sum" and gone:
+            inner = _absorbed(graph, value, gone, forward)
+            graph.gradients[name, cut] = value if inner is None else graph.make("sum", inner, over=tuple(sorted(gone)))
+
+
+def _summed_axes(value: Value, forward: set[Value]) -> Axes:
+    """The axes of the first sum below products, sums and signs, if it goes over what the value does not vary over."""
+    if value in forward:
+        return frozenset()
+    if value.op == "sum":
+        return frozenset(value.attr("over"))
+    if value.op in ("mul", "div", "neg", "add", "sub"):
+        found = [axes for arg in value.args if (axes := _summed_axes(arg, forward))]
+        return (
+            found[0] if found and all(axes == found[0] for axes in found) and not found[0] & value.axes else frozenset()
+        )
+    return frozenset()
+
+
+def _absorbed(graph: Graph, value: Value, gone: Axes, forward: set[Value]) -> Value | None:
+    """What to sum over `gone` so that it gives `value`; None if there is nothing."""
+    if value.op == "sum" and frozenset(value.attr("over")) == gone and value not in forward:
+        return value.args[0]
+    parts = [_absorbed(graph, arg, gone, forward) for arg in value.args]
+    match value.op, parts:
+        case "neg", [a] if a is not None:
+            return graph.neg(a)
+        case "add" | "sub", [a, b] if a is not None and b is not None:
+            return graph.rebuild(value, (a, b))
+        case "mul", [a, None] if a is not None:
+            return graph.mul(a, value.args[1])
+        case "mul", [None, b] if b is not None:
+            return graph.mul(value.args[0], b)
+        case "div", [a, None] if a is not None:
+            return graph.div(a, value.args[1])
+    return None
 
 
 class _Pass:

@@ -61,8 +61,11 @@ def axis_sizes(reference: Reference) -> dict[str, int]:
     return dict(zip(axes, _SIZES))
 
 
-def tag(scalar: Scalar, position: int) -> Any:
-    """A stand-in for a float argument, near its default so that the reference's branches stay the same."""
+def tag(scalar: Scalar, position: int, integers: bool) -> Any:
+    """A stand-in for an argument: a float near its default, so that the reference's branches stay the same; an integer far
+    from it, if `integers` are not needed as they are (a dimension, a number of groups)."""
+    if scalar.type == "int" and integers and not isinstance(scalar.default, bool):
+        return (scalar.default or 0) + 100003 * (position + 1)
     if scalar.type != "float":
         return scalar.default
     digits = 1.0 + (position + 1) * 0.00131415926535
@@ -82,12 +85,41 @@ def trace(
     Raises:
         Unsupported: torch.export can't trace it (data-dependent control flow, say); the reason is torch's first line.
     """
+    first: Unsupported | None = None
+    for integers in (True, False) if any(s.type == "int" for s in reference.scalars) else (False,):
+        for sizes in _candidate_sizes(reference):
+            try:
+                return _trace_at(fn, reference, source, absent, sizes, rows, integers)
+            except Unsupported as error:
+                first = first or error
+            if integers:
+                break
+    assert first is not None
+    raise first
+
+
+def _candidate_sizes(reference: Reference) -> Iterator[dict[str, int]]:
+    """Sizes to trace at: then each axis in turn 32 times as large, for references that divide one into groups."""
     sizes = axis_sizes(reference)
-    tags = {scalar.name: tag(scalar, i) for i, scalar in enumerate(reference.scalars)}
+    yield sizes
+    for axis in reversed(sizes):
+        yield {**sizes, axis: 32 * sizes[axis]}
+
+
+def _trace_at(
+    fn: Callable[..., Any],
+    reference: Reference,
+    source: Path,
+    absent: frozenset[str],
+    sizes: dict[str, int],
+    rows: Collection[str],
+    integers: bool,
+) -> Traced:
+    tags = {scalar.name: tag(scalar, i, integers) for i, scalar in enumerate(reference.scalars)}
     given = [tensor for tensor in reference.tensors if tensor.name not in absent]
     samples = [_sample(tensor.shape, tensor.dtype, sizes) for tensor in given]
     names = [tensor.name for tensor in given]
-    dynamic = tuple({i: torch.export.Dim.AUTO for i, n in enumerate(t.shape) if n > 1} for t in samples)
+    dynamic = tuple({i: torch.export.Dim.AUTO for i, n in enumerate(t.shape) if isinstance(n, str)} for t in given)
 
     class Wrapper(torch.nn.Module):
         def forward(self, *tensors: torch.Tensor) -> Any:
@@ -95,7 +127,13 @@ def trace(
 
     with quiet():
         program = decompose(_export(Wrapper(), tuple(samples), dynamic, reference), rows)
-    return Traced(program.graph, sizes, {k: v for k, v in tags.items() if isinstance(v, float)}, source, absent)
+    return Traced(program.graph, sizes, _recognisable(reference, tags), source, absent)
+
+
+def _recognisable(reference: Reference, tags: dict[str, Any]) -> dict[str, float]:
+    """The tags that are not simply the argument's default."""
+    usual = {scalar.name: scalar.default for scalar in reference.scalars}
+    return {k: v for k, v in tags.items() if isinstance(v, float) or isinstance(v, int) and v != usual[k]}
 
 
 def _export(module: torch.nn.Module, samples: tuple[torch.Tensor, ...], dynamic: Any, reference: Reference) -> Any:

@@ -1,6 +1,8 @@
 """A differentiated graph and its reference in, agreement in float64 out: the trace and the gradients are checked before
 anything is emitted from them."""
 
+import math
+
 from collections.abc import Callable
 from typing import Any
 
@@ -12,9 +14,10 @@ from liger_dev.compiler.evaluate import evaluate
 from liger_dev.compiler.evaluate import laid_out
 from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Value
-from liger_dev.compiler.trace import axis_sizes
+from liger_dev.compiler.slices import output_slices
 from liger_dev.errors import Unsupported
 from liger_dev.records import Reference
+from liger_dev.records import Tensor
 
 _TOLERANCE = 1e-9
 
@@ -56,27 +59,37 @@ def _verify_at(
     graph: Graph, reference: Reference, fn: Callable[..., Any], scalars: dict[str, Any], setting: str
 ) -> None:
     generator = torch.Generator().manual_seed(20)
-    sizes = axis_sizes(reference)
-    tensors = {t.name: _random(t.shape, t.dtype, sizes, generator) for t in reference.tensors}
+    sizes = {axis: extent for axis, extent in graph.extents.items() if axis in graph.sizes}
+    tensors = {t.name: _random(graph, t, generator) for t in reference.tensors}
     with InFloat64():
         results = fn(**tensors, **scalars)
     outputs = list(results) if isinstance(results, tuple | list) else [results]
-    upstream = [torch.randn(out.shape, generator=generator, dtype=torch.float64) for out in outputs]
-    wanted = [tensors[name] for name in graph.gradients]
-    gradients = torch.autograd.grad(outputs, wanted, upstream, allow_unused=True)
-    laid = {i.name: laid_out(tensors[i.name].detach(), i.dims, sizes) for i in graph.inputs}
-    laid |= {f"d{o.name}": laid_out(d, o.dims, sizes) for o, d in zip(graph.outputs, upstream)}
-    values = [*(o.value for o in graph.outputs), *graph.gradients.values()]
-    found = evaluate(graph, values, laid, scalars, sizes)
-    dims = [*(o.dims for o in graph.outputs), *(_dims(graph, name) for name in graph.gradients)]
-    expected = [
-        *(o.detach() for o in outputs),
-        *(torch.zeros_like(w) if g is None else g for g, w in zip(gradients, wanted)),
+    upstream = [
+        torch.randn(out.shape, generator=generator, dtype=torch.float64) if out.requires_grad else None
+        for out in outputs
     ]
-    names = [*(o.name for o in graph.outputs), *(f"d{name}" for name in graph.gradients)]
-    for name, value, got, want, axes in zip(names, values, found, expected, dims):
-        _compare(reference, graph, name + setting, value, got, laid_out(want, axes, sizes))
-    if not setting and all(float(g.abs().max()) < _TOLERANCE for g in gradients if g is not None):
+    names = list(dict.fromkeys(name for name, _ in graph.gradients))
+    differentiable = [(out, d) for out, d in zip(outputs, upstream) if d is not None]
+    if not differentiable:
+        raise Unsupported("no output of the reference has a gradient", reference.name)
+    found = torch.autograd.grad(
+        [out for out, _ in differentiable],
+        [tensors[name] for name in names],
+        [d for _, d in differentiable],
+        allow_unused=True,
+    )
+    gradients = {name: torch.zeros_like(tensors[name]) if g is None else g for name, g in zip(names, found)}
+    known = {**tensors, **{f"d{o.name}": d for o, d in zip(graph.outputs, upstream) if d is not None}}
+    expected = {f"{o.name}": out.detach() for o, out in zip(graph.outputs, outputs)}
+    roots = [(o.name, cut, value) for o in graph.outputs for cut, value in output_slices(o)]
+    roots += [(f"d{name}", cut, value) for (name, cut), value in graph.gradients.items()]
+    expected |= {f"d{name}": g for name, g in gradients.items()}
+    values = [value for _, _, value in roots]
+    leaves = {v: _leaf(graph, v, known, sizes) for v in graph.walk(values) if v.op == "input"}
+    for (name, cut, value), got in zip(roots, evaluate(graph, values, leaves, scalars, sizes)):
+        want = laid_out(expected[name], graph.dims_of(name), cut, sizes)
+        _compare(reference, graph, name + setting, value, got, want)
+    if not setting and all(float(g.abs().max()) < _TOLERANCE for g in gradients.values()):
         raise Unsupported(
             "every gradient of the reference is zero", reference.name, "a kernel needs something to learn from"
         )
@@ -85,6 +98,8 @@ def _verify_at(
 def _compare(
     reference: Reference, graph: Graph, name: str, value: Value, got: torch.Tensor, want: torch.Tensor
 ) -> None:
+    if want.dtype == torch.bool:
+        got, want = got.double(), want.double()
     got = got.expand_as(want)
     same = (got == want) | (got.isnan() & want.isnan())
     error = float(torch.where(same, 0.0, (got - want).abs()).max())
@@ -97,16 +112,15 @@ def _compare(
         )
 
 
-def _dims(graph: Graph, name: str) -> tuple[str | None, ...]:
-    return next(item.dims for item in graph.inputs if item.name == name)
+def _leaf(graph: Graph, value: Value, known: dict[str, torch.Tensor], sizes: dict[str, int]) -> torch.Tensor:
+    name = value.attr("name")
+    return laid_out(known[name].detach(), graph.dims_of(name), value.attr("slices"), sizes)
 
 
-def _random(
-    shape: tuple[str | int, ...], dtype: str, sizes: dict[str, int], generator: torch.Generator
-) -> torch.Tensor:
-    dims = [sizes[axis] if isinstance(axis, str) else axis for axis in shape]
-    if dtype == "bool":
+def _random(graph: Graph, tensor: Tensor, generator: torch.Generator) -> torch.Tensor:
+    dims = [math.prod(graph.extents[axis] for axis in dim) for dim in graph.dims_of(tensor.name)]
+    if tensor.dtype == "bool":
         return torch.rand(dims, generator=generator) < 0.5
-    if dtype == "int":
+    if tensor.dtype == "int":
         return torch.randint(0, 2, dims, generator=generator)
     return torch.randn(dims, generator=generator, dtype=torch.float64).requires_grad_()

@@ -1,0 +1,134 @@
+"""Rows that pick elements by an index tensor: gather, one-hot, and the losses over classes that are made of them.
+
+An element that is picked is the sum of the row with all others masked away: no second load of the row, no atomic in
+its gradient.
+"""
+
+from typing import Any
+
+from liger_dev.compiler.ir import Graph
+from liger_dev.compiler.ir import Value
+from liger_dev.compiler.lowering import Lowering
+from liger_dev.compiler.lowering import Row
+from liger_dev.compiler.lowering import Term
+from liger_dev.compiler.lowering import as_float
+from liger_dev.compiler.lowering import result
+from liger_dev.compiler.ops import OPS
+from liger_dev.compiler.rows_loss import MEAN
+from liger_dev.compiler.rows_loss import NONE
+
+
+def pick(g: Graph, value: Value, axis: str, index: Value) -> Value:
+    """The element of `value` at `index` along `axis`; point-wise operations are done on what is picked."""
+    if axis not in value.axes:
+        return value
+    if value.op == "log_softmax" and value.attr("over") == (axis,):
+        x = value.args[0]
+        return g.sub(pick(g, x, axis, index), g.make("logsumexp", x, over=(axis,)))
+    if value.op == "index":
+        return index
+    if value.args and OPS[value.op].evaluate is not None and value.op != "cat":
+        return g.rebuild(value, (pick(g, arg, axis, index) for arg in value.args))
+    chosen = g.make("eq", g.make("index", axes=frozenset({axis}), dtype="int", axis=axis), index)
+    return g.sum(g.where(chosen, value, g.const(0.0) if value.dtype == "float" else g.const(0)), [axis])
+
+
+def _gather(state: Lowering, x: Any, dim: int, index: Any, **_: Any) -> Term:
+    t, i = state.term(x), state.term(index)
+    position = dim % len(t.dims)
+    if len(t.dims[position]) != 1:
+        raise state.refuse("it gathers along a dimension of merged or no axes")
+    if i.dims[position]:
+        raise state.refuse("it gathers more than one element a row", "gather one, or write it with a mask")
+    dims = tuple(d if n != position else () for n, d in enumerate(t.dims))
+    return result(state, pick(state.graph, t.value, t.dims[position][0], i.value), [t], dims)
+
+
+def _one_hot(state: Lowering, x: Any, classes: Any = -1) -> Term:
+    t = state.term(x)
+    (axis,) = state.axis_of_size(state.shape(state.node)[-1])
+    position = state.graph.make("index", axes=frozenset({axis}), dtype="int", axis=axis)
+    return Term(state.graph.make("eq", position, t.value), (*t.dims, (axis,)))
+
+
+def _class_axis(state: Lowering, t: Term) -> str:
+    position = 1 if len(t.dims) > 1 else 0
+    if len(t.dims[position]) != 1:
+        raise state.refuse("classes must be one axis")
+    return t.dims[position][0]
+
+
+def _weighted(
+    state: Lowering, losses: Value, share: Value, rows: tuple[Any, ...], reduction: int, terms: list[Term]
+) -> Term:
+    """Losses of rows, summed or divided by their shares as `reduction` says."""
+    g = state.graph
+    if reduction == NONE:
+        return result(state, losses, terms, rows)
+    axes = [axis for dim in rows for axis in dim]
+    total = g.sum(state.name(losses, "row_loss"), axes)
+    return result(state, g.div(total, g.sum(share, axes)) if reduction == MEAN else total, terms, ())
+
+
+def _nll_loss(
+    state: Lowering, x: Any, target: Any, weight: Any = None, reduction: int = MEAN, ignore: int = -100
+) -> Term:
+    t, label = state.term(x), state.term(target)
+    axis, g = _class_axis(state, t), state.graph
+    valid = state.name(g.make("ne", label.value, state.number(ignore)), "valid")
+    share = as_float(g, valid)
+    if weight is not None:
+        share = g.mul(share, pick(g, state.term(weight).value, axis, label.value))
+    losses = g.mul(share, g.neg(pick(g, t.value, axis, label.value)))
+    return _weighted(state, losses, share, label.dims, reduction, [t])
+
+
+def _cross_entropy(
+    state: Lowering,
+    x: Any,
+    target: Any,
+    weight: Any = None,
+    reduction: int = MEAN,
+    ignore: int = -100,
+    smoothing: Any = 0.0,
+) -> Term:
+    t, label = state.term(x), state.term(target)
+    if label.value.dtype == "float":
+        raise state.refuse("its target holds probabilities", "write it with log_softmax and sum")
+    axis, g = _class_axis(state, t), state.graph
+    lse = state.name(g.make("logsumexp", t.value, over=(axis,)), "lse")
+    valid = state.name(g.make("ne", label.value, state.number(ignore)), "valid")
+    kept = as_float(g, valid)
+    nll = g.sub(lse, state.name(pick(g, t.value, axis, label.value), "label_logit"))
+    share = kept
+    if weight is not None:
+        w = state.term(weight).value
+        share = g.mul(kept, state.name(pick(g, w, axis, label.value), "label_weight"))
+        spread = g.sum(g.mul(w, g.sub(lse, t.value)), [axis])
+    else:
+        spread = g.sum(g.sub(lse, t.value), [axis])
+    epsilon = state.number(smoothing)
+    losses = g.mul(share, nll)
+    if not (epsilon.op == "const" and epsilon.attr("value") == 0):
+        uniform = g.div(g.mul(epsilon, spread), g.size([axis]))
+        losses = g.add(g.mul(g.sub(g.const(1.0), epsilon), losses), g.mul(kept, uniform))
+    return _weighted(state, losses, share, label.dims, reduction, [t])
+
+
+def _index(state: Lowering, x: Any, indices: Any) -> Term:
+    """`weight[target]` of a vector; rows of a matrix would need a gradient that scatters."""
+    t = state.term(x)
+    if len(t.dims) != 1 or len(t.dims[0]) != 1 or len(indices) != 1:
+        raise state.refuse("it picks rows, whose gradient scatters")
+    index = state.term(indices[0])
+    return result(state, pick(state.graph, t.value, t.dims[0][0], index.value), [t], index.dims)
+
+
+INDEXED: dict[str, Row] = {
+    "aten.gather.default": _gather,
+    "aten.index.Tensor": _index,
+    "aten.one_hot.default": _one_hot,
+    "aten.nll_loss.default": _nll_loss,
+    "aten.nll_loss_nd.default": _nll_loss,
+    "aten.cross_entropy_loss.default": _cross_entropy,
+}

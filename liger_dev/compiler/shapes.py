@@ -1,0 +1,90 @@
+"""Axes and dimensions in, Python expressions over the tensors at hand out."""
+
+from dataclasses import dataclass
+
+from liger_dev.compiler.ir import Dims
+from liger_dev.compiler.ir import Graph
+from liger_dev.compiler.layout import Layout
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """The tensors that a wrapper can read sizes off, by name, the plainest first. Where `given` is a dict, sizes that
+    no tensor has are arguments: it collects their names by axis."""
+
+    graph: Graph
+    tensors: dict[str, Dims]
+    given: dict[str, str] | None = None
+
+    def axis(self, axis: str) -> str:
+        """The size of one axis."""
+        for name, dims in self.tensors.items():
+            for i, dim in enumerate(dims):
+                if dim == (axis,):
+                    return f"{name}.shape[{i - len(dims)}]"
+        size = self.graph.sizes[axis]
+        if size.isdigit():
+            return size
+        for name, dims in self.tensors.items():
+            for i, dim in enumerate(dims):
+                if axis in dim:
+                    rest = [self.axis(other) for other in dim if other != axis]
+                    return f"{name}.shape[{i - len(dims)}] // {rest[0] if len(rest) == 1 else '(' + ' * '.join(rest) + ')'}"
+        if self.given is not None and size.split(".")[0] not in self.tensors:
+            return self.given.setdefault(axis, f"size_{axis}")
+        return size
+
+    def product(self, axes: tuple[str, ...]) -> str:
+        """The number of elements over some axes."""
+        if not axes:
+            return "1"
+        for name, dims in self.tensors.items():
+            if tuple(a for dim in dims for a in dim) == axes:
+                return f"{name}.numel()"
+            if len(dims) > 1 and tuple(a for dim in dims[:-1] for a in dim) == axes:
+                return f"{name}.shape[:-1].numel()"
+        parts = [self.axis(axis) for axis in axes]
+        return " * ".join(f"({p})" if "//" in p or " - " in p else p for p in parts) if len(parts) > 1 else parts[0]
+
+    def rows_and_cols(self, layout: Layout) -> str:
+        """The statement that sets `n_rows` and `n_cols`."""
+        for name, dims in self.tensors.items():
+            plain = all(len(dim) == 1 for dim in dims)
+            if plain and tuple(d[0] for d in dims) == (*layout.rows, *layout.cols) and len(layout.cols) == 1:
+                return f"n_rows, n_cols = row_shape({name})"
+        return f"n_rows, n_cols = {self.product(layout.rows)}, {self.product(layout.cols)}"
+
+    def shape(self, dims: Dims, own: str = "") -> str:
+        """A shape as a tuple; the leading dimensions that a tensor has too are taken from it as they come, so that any
+        number of them will do. Sizes that no tensor has are those of `own`."""
+        same = next((name for name, other in self.tensors.items() if other == dims and name != own), "")
+        if same:
+            return f"{same}.shape"
+        best, length = "", 0
+        for name, other in self.tensors.items():
+            common = 0
+            while common < min(len(dims), len(other)) and dims[common] == other[common] != ():
+                common += 1
+            if common > length and name != own:
+                best, length = name, common
+        parts = [f"*{best}.shape[:{length - len(self.tensors[best])}]"] if length else []
+        if length and length == len(self.tensors[best]):
+            parts = [f"*{best}.shape"]
+        for i, dim in enumerate(dims[length:], start=length):
+            known = all(self.known(axis, own) for axis in dim)
+            parts.append(self.dim(dim) if known else f"{own}.shape[{i - len(dims)}]")
+        return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})" if parts else "()"
+
+    def known(self, axis: str, own: str) -> bool:
+        others = [dims for name, dims in self.tensors.items() if name != own]
+        return any(dim == (axis,) for dims in others for dim in dims) or self.graph.sizes[axis].isdigit() or not own
+
+    def dim(self, axes: tuple[str, ...]) -> str:
+        if not axes:
+            return "1"
+        for name, dims in self.tensors.items():
+            for i, dim in enumerate(dims):
+                if dim == axes:
+                    return f"{name}.shape[{i - len(dims)}]"
+        parts = [self.axis(axis) for axis in axes]
+        return " * ".join(f"({p})" if "//" in p or " - " in p else p for p in parts) if len(parts) > 1 else parts[0]

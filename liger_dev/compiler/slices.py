@@ -1,0 +1,212 @@
+"""Slices and concatenations: a slice moves down to the inputs it reads, a concatenation up to the outputs it makes.
+
+What is left between them works on pieces, each a value over axes of its own: `rotate_half` and packed gates come out as
+a person would write them, without any index arithmetic on values.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from dataclasses import field
+
+from liger_dev.compiler.ir import Graph
+from liger_dev.compiler.ir import Output
+from liger_dev.compiler.ir import Slice
+from liger_dev.compiler.ir import Slices
+from liger_dev.compiler.ir import Value
+from liger_dev.errors import Unsupported
+
+
+@dataclass
+class Slicer:
+    """Takes slices of values over one graph. `dim_of` gives the dimension of an input that holds an axis."""
+
+    graph: Graph
+    dim_of: Callable[[Value, str], int]
+    done: dict[tuple[Value, str, Slice], Value] = field(default_factory=dict)
+
+    def take(self, value: Value, axis: str, piece: Slice) -> Value:
+        """The elements of `value` that `piece` reads along `axis`."""
+        if axis not in value.axes:
+            return value
+        key = (value, axis, piece)
+        if key not in self.done:
+            self.done[key] = self._take(value, axis, piece)
+        return self.done[key]
+
+    def _take(self, value: Value, axis: str, piece: Slice) -> Value:
+        g = self.graph
+        match value.op:
+            case "input":
+                return self._leaf(value, axis, piece)
+            case "index":
+                start = g.const(piece.first)
+                for other in piece.after:
+                    start = g.add(start, g.size([other]))
+                own = (
+                    g.make("index", axes=frozenset(piece.axes), dtype="int", axis=piece.axes[0])
+                    if piece.axes
+                    else g.const(0)
+                )
+                return g.add(g.mul(own, g.const(piece.step)), start)
+            case "cat" if value.attr("into") == (axis,):
+                return self._piece(value, piece)
+            case "softmax" | "log_softmax" if axis in value.attr("over"):
+                raise Unsupported(
+                    f"a slice of {value.op} along {axis}", g.lines.get(value, ""), "slice its input instead"
+                )
+        return g.rebuild(value, (self.take(arg, axis, piece) for arg in value.args))
+
+    def _leaf(self, value: Value, axis: str, piece: Slice) -> Value:
+        position = self.dim_of(value, axis)
+        slices = dict(value.attr("slices"))
+        outer = slices.get(position, Slice((axis,)))
+        if outer.axes != (axis,) or (outer.step != 1 and piece.after):
+            raise Unsupported(f"a slice of a dimension that is merged or strided ({axis})", value.attr("name"))
+        slices[position] = outer.of(piece)
+        axes = (value.axes - {axis}) | set(piece.axes)
+        return self.graph.input(
+            value.attr("name"), axes, value.dtype, tuple(sorted(slices.items(), key=lambda s: s[0]))
+        )
+
+    def _piece(self, value: Value, piece: Slice) -> Value:
+        """The slice of a concatenation: one of its pieces, or a part of one."""
+        for part, arg in zip(value.attr("slices"), value.args):
+            if part == piece:
+                return arg
+        if len(piece.axes) == 1 and any(piece.axes == p.axes for p in value.attr("slices")):
+            raise Unsupported(
+                "a slice of a concatenation that does not match its pieces", self.graph.lines.get(value, "")
+            )
+        raise Unsupported("a slice across the pieces of a concatenation", self.graph.lines.get(value, ""))
+
+
+def lift(graph: Graph, slicer: Slicer) -> None:
+    """Moves concatenations up to the outputs; whole inputs beside sliced ones become concatenations of their slices."""
+    done: dict[Value, Value] = {}
+
+    def visit(value: Value) -> Value:
+        if value not in done:
+            done[value] = _lift(graph, slicer, value, [visit(arg) for arg in value.args])
+            name = graph.names.get(value)
+            if name and done[value] is not value and done[value].op != "cat" and done[value] not in graph.names:
+                graph.names[done[value]] = graph.names.pop(value)
+        return done[value]
+
+    graph.outputs[:] = [Output(o.name, visit(o.value), o.dims, o.dtype_of) for o in graph.outputs]
+    mixed = _mixed(graph)
+    if mixed:
+        done.clear()
+        done.update(mixed)
+        graph.outputs[:] = [Output(o.name, visit(o.value), o.dims, o.dtype_of) for o in graph.outputs]
+
+
+def _lift(graph: Graph, slicer: Slicer, value: Value, args: list[Value]) -> Value:
+    cats = [arg for arg in args if arg.op == "cat"]
+    if value.op == "cat":
+        return _flattened(graph, value, args)
+    if not cats:
+        return value if tuple(args) == value.args else graph.rebuild(value, args)
+    into, pieces = cats[0].attr("into"), cats[0].attr("slices")
+    if value.op in ("softmax", "log_softmax", "logsumexp") and set(value.attr("over")) & set(into):
+        raise Unsupported(f"{value.op} over a concatenation", graph.lines.get(value, ""), "reduce its pieces")
+    parts = []
+    for i, piece in enumerate(pieces):
+        own = []
+        for arg in args:
+            if arg.op == "cat" and arg.attr("into") == into:
+                if arg.attr("slices") != pieces:
+                    raise Unsupported("two concatenations with different pieces meet", graph.lines.get(value, ""))
+                own.append(arg.args[i])
+            elif len(into) == 1:
+                own.append(slicer.take(arg, into[0], piece))
+            else:
+                raise Unsupported("a concatenation meets a merged dimension", graph.lines.get(value, ""))
+        parts.append(own)
+    if value.op in ("sum", "max", "min") and set(value.attr("over")) & set(into):
+        return _reduced(graph, value, into, pieces, [own[0] for own in parts])
+    results = [graph.rebuild(value, own) for own in parts]
+    return graph.make("cat", *results, dtype=value.dtype, into=into, slices=pieces)
+
+
+def _reduced(graph: Graph, value: Value, into: tuple[str, ...], pieces: tuple[Slice, ...], parts: list[Value]) -> Value:
+    rest = set(value.attr("over")) - set(into)
+    results = []
+    for piece, part in zip(pieces, parts):
+        over = rest | set(piece.axes)
+        results.append(
+            graph.sum(part, over) if value.op == "sum" else graph.make(value.op, part, over=tuple(sorted(over)))
+        )
+    total = results[0]
+    for other in results[1:]:
+        total = (
+            graph.add(total, other)
+            if value.op == "sum"
+            else graph.make({"max": "maximum", "min": "minimum"}[value.op], total, other)
+        )
+    return total
+
+
+def _flattened(graph: Graph, value: Value, args: list[Value]) -> Value:
+    """A concatenation whose pieces are no concatenations themselves."""
+    slices: list[Slice] = []
+    parts: list[Value] = []
+    for piece, arg in zip(value.attr("slices"), args):
+        if arg.op == "cat" and arg.attr("into") == piece.axes:
+            slices += [piece.of(inner) for inner in arg.attr("slices")]
+            parts += arg.args
+        else:
+            slices.append(piece)
+            parts.append(arg)
+    return graph.make("cat", *parts, dtype=value.dtype, into=value.attr("into"), slices=tuple(slices))
+
+
+def _mixed(graph: Graph) -> dict[Value, Value]:
+    """For inputs that are read whole and in slices: the whole as a concatenation of the slices."""
+    leaves: dict[str, list[Value]] = {}
+    for value in graph.walk(pieces_value for o in graph.outputs for pieces_value in pieces_of(o)):
+        if value.op == "input":
+            leaves.setdefault(value.attr("name"), []).append(value)
+    found: dict[Value, Value] = {}
+    for same in leaves.values():
+        whole = [v for v in same if not v.attr("slices")]
+        cut = [v for v in same if v.attr("slices")]
+        if not whole or not cut:
+            continue
+        positions = {position for v in cut for position, _ in v.attr("slices")}
+        if len(positions) != 1:
+            raise Unsupported("an input is read whole and in slices of several dimensions", cut[0].attr("name"))
+        dims = next(i.dims for i in graph.inputs if i.name == cut[0].attr("name"))
+        pieces = [(dict(v.attr("slices"))[min(positions)], v) for v in cut]
+        pieces.sort(key=lambda p: (p[0].step == 1 and len(p[0].after), p[0].first))
+        into = dims[min(positions)]
+        found[whole[0]] = graph.make(
+            "cat", *(v for _, v in pieces), dtype=whole[0].dtype, into=into, slices=tuple(p for p, _ in pieces)
+        )
+    return found
+
+
+def pieces_of(output: Output) -> list[Value]:
+    """The values that an output is stored from."""
+    return list(output.value.args) if output.value.op == "cat" else [output.value]
+
+
+def output_slices(output: Output) -> list[tuple[Slices, Value]]:
+    """Each value that an output is stored from, with the slice of the output that it fills."""
+    if output.value.op != "cat":
+        return [((), output.value)]
+    into = output.value.attr("into")
+    position = next(i for i, dim in enumerate(output.dims) if set(into) <= set(dim))
+    dim = output.dims[position]
+    pieces: list[tuple[Slices, Value]] = []
+    for piece, value in zip(output.value.attr("slices"), output.value.args):
+        pieces.append((((position, _within(dim, into, piece, len(output.value.args))),), value))
+    return pieces
+
+
+def _within(dim: tuple[str, ...], into: tuple[str, ...], piece: Slice, count: int) -> Slice:
+    """A slice along the last of the axes merged in a dimension, as a slice of the dimension (`stack` and `flatten`)."""
+    if dim == into:
+        return piece
+    if dim[-1:] == into and not piece.axes:
+        return Slice(dim[:-1], piece.first, piece.after, count)
+    raise Unsupported(f"a concatenation inside a merged dimension ({', '.join(dim)})", "")

@@ -1,0 +1,110 @@
+"""Values in, Triton expressions out, given the names that are bound so far."""
+
+import math
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from dataclasses import field
+
+from liger_dev.compiler.ir import Graph
+from liger_dev.compiler.ir import Value
+from liger_dev.compiler.layout import Layout
+from liger_dev.compiler.ops import ATOM
+from liger_dev.compiler.ops import OPS
+from liger_dev.compiler.ops import PRODUCT
+from liger_dev.compiler.ops import SUM
+
+
+@dataclass
+class Speller:
+    """Spells values of one kernel. `like` names a pointer's dtype for a rounding, `reduction` spells a reduction;
+    `scalars` and `sizes` collect what the expressions need as arguments."""
+
+    graph: Graph
+    layout: Layout
+    like: Callable[[Value], str]
+    reduction: Callable[[Value], str]
+    bound: dict[Value, str] = field(default_factory=dict)
+    scalars: set[str] = field(default_factory=set)
+    sizes: set[str] = field(default_factory=set)
+
+    def text(self, value: Value) -> str:
+        return self.spell(value)[0]
+
+    def spell(self, value: Value) -> tuple[str, int]:
+        """The text of a value and how tightly its outermost operator binds."""
+        if value in self.bound:
+            return self.bound[value], ATOM
+        match value.op:
+            case "const":
+                return literal(value)
+            case "param":
+                name = value.attr("name")
+                self.scalars.add(name)
+                return name, ATOM
+            case "size":
+                return self.size(value.attr("over"))
+            case "index":
+                return self.index(value.attr("axis"))
+            case "sum" | "max" | "min":
+                return self.reduction(value), ATOM
+            case "round":
+                return f"{self.operand(value.args[0], ATOM)}.to({self.like(value)}).to(tl.float32)", ATOM
+        row = OPS[value.op]
+        parts = [self.operand(arg, _needs(value, i)) for i, arg in enumerate(value.args)]
+        return row.triton.format(*parts), row.strength
+
+    def operand(self, value: Value, needs: int) -> str:
+        text, strength = self.spell(value)
+        return f"({text})" if strength < needs else text
+
+    def size(self, over: tuple[str, ...]) -> tuple[str, int]:
+        left, parts = set(over), []
+        whole = "n_elements" if self.layout.flat else "n_cols"
+        for axes, name in ((self.layout.rows, "n_rows"), (self.layout.cols, whole)):
+            if axes and set(axes) <= left:
+                parts.append(name)
+                left -= set(axes)
+        for axis in over:
+            if axis in left:
+                if self.graph.sizes[axis].isdigit():
+                    parts.append(self.graph.sizes[axis])
+                else:
+                    self.sizes.add(axis)
+                    parts.append(f"n_{axis}")
+        return " * ".join(parts), ATOM if len(parts) == 1 else PRODUCT
+
+    def index(self, axis: str) -> tuple[str, int]:
+        """The position along an axis, from the kernel's own rows or columns."""
+        group = self.layout.rows if axis in self.layout.rows else self.layout.cols
+        base = "offsets" if self.layout.flat else "rows" if axis in self.layout.rows else "cols"
+        position = group.index(axis)
+        text, strength = base, ATOM
+        if position < len(group) - 1:
+            text, strength = f"{text} // {self._product(group[position + 1 :])}", PRODUCT
+        if position > 0:
+            text, strength = f"{text} % {self._product((axis,))}", PRODUCT
+        return text, strength
+
+    def _product(self, axes: tuple[str, ...]) -> str:
+        text, strength = self.size(axes)
+        return text if strength == ATOM else f"({text})"
+
+
+def _needs(value: Value, position: int) -> int:
+    """The strength below which an operand gets parentheses: a right operand of equal strength gets them, since the
+    grouping says what is done once a row and what once an element."""
+    row = OPS[value.op]
+    if row.strength == ATOM:
+        return 0 if "(" in row.triton else ATOM
+    return row.strength + (1 if position or row.strength not in (SUM, PRODUCT) else 0)
+
+
+def literal(value: Value) -> tuple[str, int]:
+    number = value.attr("value")
+    if value.dtype != "float":
+        return str(number), ATOM
+    if math.isinf(number) or math.isnan(number):
+        return f'float("{number}")', ATOM
+    short = float(f"{number:.15g}")
+    return repr(short), ATOM if short >= 0 else SUM
