@@ -9,7 +9,6 @@ Extrapolation", 2021.
 import torch
 
 SHAPES = {"x": ("B", "N", "T", "S"), "slope": ("N",)}
-PARAMETERS = {}
 CLOSEST = "causal_softmax"
 
 

@@ -7,7 +7,6 @@ Extrapolation", 2021.
 import torch
 
 SHAPES = {"x": ("B", "N", "T", "S"), "bias": ("N", "T", "S")}
-PARAMETERS = {}
 CLOSEST = "softmax"
 
 

@@ -6,7 +6,6 @@ Source: torch.nn.functional.cross_entropy with weight.
 import torch
 
 SHAPES = {"logits": ("N", "V"), "target": ("N",), "class_weight": ("V",)}
-PARAMETERS = {}
 DTYPES = {"target": "int"}
 RANGES = {"target": "V"}
 CLOSEST = "cross_entropy"

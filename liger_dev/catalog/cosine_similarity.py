@@ -7,7 +7,6 @@ torch.nn.functional.cosine_similarity for the bound of the norms.
 import torch
 
 SHAPES = {"x": ("B", "T", "H"), "y": ("B", "T", "H")}
-PARAMETERS = {}
 
 
 def cosine_similarity(x: torch.Tensor, y: torch.Tensor, eps: float = 1e-8) -> torch.Tensor:

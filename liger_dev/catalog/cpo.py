@@ -10,7 +10,6 @@ import torch
 import torch.nn.functional as F
 
 SHAPES = {"chosen": ("N",), "rejected": ("N",), "chosen_mean": ("N",)}
-PARAMETERS = {}
 CLOSEST = "dpo"
 
 

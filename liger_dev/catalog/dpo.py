@@ -10,7 +10,6 @@ import torch
 import torch.nn.functional as F
 
 SHAPES = {"chosen": ("N",), "rejected": ("N",), "reference_chosen": ("N",), "reference_rejected": ("N",)}
-PARAMETERS = {}
 
 
 def dpo(

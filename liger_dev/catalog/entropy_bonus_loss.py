@@ -8,7 +8,6 @@ Source: Mnih et al., "Asynchronous Methods for Deep Reinforcement Learning", 201
 import torch
 
 SHAPES = {"logits": ("N", "V"), "action": ("N",), "advantage": ("N",)}
-PARAMETERS = {}
 DTYPES = {"action": "int"}
 RANGES = {"action": "V"}
 CLOSEST = "log_prob_and_entropy"

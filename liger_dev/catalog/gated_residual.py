@@ -6,7 +6,6 @@ Source: Peebles and Xie, "Scalable Diffusion Models with Transformers", 2022 (Ad
 import torch
 
 SHAPES = {"residual": ("B", "T", "H"), "x": ("B", "T", "H"), "gate": ("B", 1, "H")}
-PARAMETERS = {}
 
 
 def gated_residual(residual: torch.Tensor, x: torch.Tensor, gate: torch.Tensor) -> torch.Tensor:

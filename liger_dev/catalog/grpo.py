@@ -16,7 +16,6 @@ SHAPES = {
     "advantage": ("B",),
     "mask": ("B", "T"),
 }
-PARAMETERS = {}
 DTYPES = {"mask": "bool"}
 
 

@@ -8,7 +8,6 @@ Source: Zheng et al., "Group Sequence Policy Optimization", 2025.
 import torch
 
 SHAPES = {"log_probs": ("B", "T"), "old_log_probs": ("B", "T"), "advantage": ("B",), "mask": ("B", "T")}
-PARAMETERS = {}
 DTYPES = {"mask": "bool"}
 CLOSEST = "grpo"
 

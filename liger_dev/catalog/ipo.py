@@ -6,7 +6,6 @@ Source: Azar et al., "A General Theoretical Paradigm to Understand Learning from
 import torch
 
 SHAPES = {"chosen": ("N",), "rejected": ("N",), "reference_chosen": ("N",), "reference_rejected": ("N",)}
-PARAMETERS = {}
 CLOSEST = "dpo"
 
 

@@ -6,7 +6,6 @@ Source: Kullback and Leibler, "On Information and Sufficiency", 1951.
 import torch
 
 SHAPES = {"log_probs": ("N", "V"), "target_log_probs": ("N", "V")}
-PARAMETERS = {}
 
 
 def kl_div(log_probs: torch.Tensor, target_log_probs: torch.Tensor) -> torch.Tensor:

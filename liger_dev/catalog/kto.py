@@ -9,7 +9,6 @@ Source: Ethayarajh, Xu, Muennighoff, Jurafsky and Kiela, "KTO: Model Alignment a
 import torch
 
 SHAPES = {"log_prob": ("N",), "reference_log_prob": ("N",), "desirable": ("N",), "kl": (1,)}
-PARAMETERS = {}
 DTYPES = {"desirable": "bool"}
 CLOSEST = "dpo"
 

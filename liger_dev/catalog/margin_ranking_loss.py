@@ -6,7 +6,6 @@ Source: torch.nn.functional.margin_ranking_loss.
 import torch
 
 SHAPES = {"first": ("N",), "second": ("N",), "order": ("N",)}
-PARAMETERS = {}
 CLOSEST = "reward_loss"
 
 

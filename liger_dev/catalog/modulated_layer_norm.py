@@ -8,7 +8,6 @@ Source: Peebles and Xie, "Scalable Diffusion Models with Transformers", 2022.
 import torch
 
 SHAPES = {"x": ("B", "T", "H"), "scale": ("B", 1, "H"), "shift": ("B", 1, "H")}
-PARAMETERS = {}
 CLOSEST = "layer_norm"
 
 

@@ -6,7 +6,6 @@ Source: Shazeer et al., "Outrageously Large Neural Networks: The Sparsely-Gated 
 import torch
 
 SHAPES = {"expert_output": ("N", "K", "H"), "routing_weight": ("N", "K")}
-PARAMETERS = {}
 
 
 def moe_combine(expert_output: torch.Tensor, routing_weight: torch.Tensor) -> torch.Tensor:

@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 
 SHAPES = {"chosen": ("N",), "rejected": ("N",)}
-PARAMETERS = {}
 CLOSEST = "dpo"
 
 

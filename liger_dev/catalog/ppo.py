@@ -8,7 +8,6 @@ Source: Schulman, Wolski, Dhariwal, Radford and Klimov, "Proximal Policy Optimiz
 import torch
 
 SHAPES = {"log_probs": ("B", "T"), "old_log_probs": ("B", "T"), "advantage": ("B", "T"), "mask": ("B", "T")}
-PARAMETERS = {}
 DTYPES = {"mask": "bool"}
 CLOSEST = "grpo"
 

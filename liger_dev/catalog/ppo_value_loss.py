@@ -9,7 +9,6 @@ baselines.
 import torch
 
 SHAPES = {"value": ("B", "T"), "old_value": ("B", "T"), "target": ("B", "T"), "mask": ("B", "T")}
-PARAMETERS = {}
 DTYPES = {"mask": "bool"}
 CLOSEST = "ppo"
 

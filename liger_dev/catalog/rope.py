@@ -6,7 +6,6 @@ Source: Su, Lu, Pan, Murtadha, Wen and Liu, "RoFormer: Enhanced Transformer with
 import torch
 
 SHAPES = {"q": ("B", "N", "T", "D"), "k": ("B", "K", "T", "D"), "cos": ("T", "D"), "sin": ("T", "D")}
-PARAMETERS = {}
 
 
 def rope(q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -8,7 +8,6 @@ Source: Su, Lu, Pan, Murtadha, Wen and Liu, "RoFormer: Enhanced Transformer with
 import torch
 
 SHAPES = {"x": ("B", "N", "T", "D"), "cos": ("T", "D"), "sin": ("T", "D")}
-PARAMETERS = {}
 CLOSEST = "rope"
 
 

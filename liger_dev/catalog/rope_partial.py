@@ -9,7 +9,6 @@ partial as in GPT-NeoX.
 import torch
 
 SHAPES = {"cos": ("T", "R"), "sin": ("T", "R"), "x": ("B", "N", "T", "D")}
-PARAMETERS = {}
 CLOSEST = "rope"
 
 

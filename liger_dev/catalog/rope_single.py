@@ -8,7 +8,6 @@ Source: Su, Lu, Pan, Murtadha, Wen and Liu, "RoFormer: Enhanced Transformer with
 import torch
 
 SHAPES = {"x": ("B", "T", "N", "D"), "cos": ("B", "T", 1, "D"), "sin": ("B", "T", 1, "D")}
-PARAMETERS = {}
 CLOSEST = "rope"
 
 

@@ -6,7 +6,6 @@ Source: Qiu et al., "Gated Attention for Large Language Models: Non-linearity, S
 import torch
 
 SHAPES = {"x": ("B", "T", "N", "D"), "gate": ("B", "T", "N")}
-PARAMETERS = {}
 CLOSEST = "swiglu"
 
 

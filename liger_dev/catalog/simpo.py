@@ -7,7 +7,6 @@ import torch
 import torch.nn.functional as F
 
 SHAPES = {"chosen": ("N",), "rejected": ("N",)}
-PARAMETERS = {}
 CLOSEST = "dpo"
 
 

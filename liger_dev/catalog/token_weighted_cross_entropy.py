@@ -6,7 +6,6 @@ Source: Lin et al., "Rho-1: Not All Tokens Are What You Need", 2024.
 import torch
 
 SHAPES = {"logits": ("N", "V"), "target": ("N",), "token_weight": ("N",)}
-PARAMETERS = {}
 DTYPES = {"target": "int"}
 RANGES = {"target": "V"}
 CLOSEST = "cross_entropy"

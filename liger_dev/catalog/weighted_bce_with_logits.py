@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 
 SHAPES = {"logits": ("N", "H"), "target": ("N", "H"), "pos_weight": ("H",)}
-PARAMETERS = {}
 CLOSEST = "bce_with_logits"
 
 

@@ -12,7 +12,7 @@ from liger_dev.records import Source
 from liger_dev.records import Tensor
 from liger_dev.sources import catalog_source
 
-HEAD = "import torch\n\nSHAPES = {'x': ('N', 'V'), 'target': ('N',)}\nPARAMETERS = {}\n"
+HEAD = "import torch\n\nSHAPES = {'x': ('N', 'V'), 'target': ('N',)}\n"
 BODY = "    y = x.gather(-1, target.unsqueeze(-1)).squeeze(-1)\n    return y\n"
 PLAIN = "\n\ndef chosen(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:\n" + BODY
 ANNOTATED = "\n\ndef chosen(x: torch.Tensor, target: torch.LongTensor) -> torch.Tensor:\n" + BODY
@@ -39,7 +39,7 @@ def test_an_annotation_says_so_too_and_a_constant_wins(tmp_path):
 
 def test_an_index_without_a_range_stays_below_two(tmp_path):
     # Were it drawn from more, the loading run would leave a dimension of size 2.
-    text = "import torch\n\nSHAPES = {'x': ('N', 2), 'target': ('N',)}\nPARAMETERS = {}\n" + ANNOTATED
+    text = "import torch\n\nSHAPES = {'x': ('N', 2), 'target': ('N',)}\n" + ANNOTATED
     assert loaded(text, tmp_path).tensors[1].range == ""
 
 
@@ -57,12 +57,6 @@ def test_a_constant_that_is_wrong_is_bad_input(constants, what, tmp_path):
     with pytest.raises(BadInput) as caught:
         loaded(HEAD + constants + PLAIN, tmp_path)
     assert what in caught.value.what and caught.value.todo and caught.value.where.startswith("chosen.py")
-
-
-def test_floats_where_indices_are_needed_fail_with_the_line(tmp_path):
-    with pytest.raises(BadInput, match="int64") as caught:
-        loaded(HEAD + PLAIN, tmp_path)
-    assert caught.value.where == "chosen.py:8"
 
 
 def test_what_is_printed_can_be_read_again(tmp_path):
