@@ -17,6 +17,11 @@ from torch.fx import Node
 from liger_dev.errors import Unsupported
 from liger_dev.records import Scalar
 from liger_dev.records import Tensor
+from liger_dev.torch_spellings import FALLBACK
+from liger_dev.torch_spellings import FUNCTIONAL
+from liger_dev.torch_spellings import METHODS
+from liger_dev.torch_spellings import REDUCTIONS
+from liger_dev.torch_spellings import RENAMED
 from liger_dev.traced_names import assigned_names
 from liger_dev.traced_names import source_line
 from liger_dev.traced_scalars import ATOM
@@ -47,41 +52,9 @@ _INFIX = {
     "gt": (">", _COMPARE),
     "ge": (">=", _COMPARE),
 }
-_METHODS = frozenset(
-    "mean sum amax amin var std unsqueeze squeeze transpose permute expand expand_as view reshape flatten chunk split "
-    "square clamp clamp_min clamp_max masked_fill type_as contiguous detach clone gather cumsum unbind repeat t".split()
-)
-_FUNCTIONAL = frozenset(
-    "silu gelu relu softplus elu leaky_relu mish selu celu hardswish hardsigmoid hardtanh relu6 linear layer_norm "
-    "rms_norm group_norm softsign normalize pad one_hot mse_loss l1_loss smooth_l1_loss huber_loss kl_div "
-    "binary_cross_entropy binary_cross_entropy_with_logits cosine_embedding_loss hinge_embedding_loss "
-    "margin_ranking_loss triplet_margin_loss soft_margin_loss poisson_nll_loss".split()
-)
-_REDUCTIONS = ("none", "mean", "sum")
-_RENAMED = {
-    "cross_entropy_loss": "F.cross_entropy",
-    "nll_loss": "F.nll_loss",
-    "nll_loss_nd": "F.nll_loss",
-    "log_sigmoid": "F.logsigmoid",
-    "special_expit": "torch.sigmoid",
-    "special_erf": "torch.erf",
-}
 _BOUNDS = {"min": "max", "minimum": "max", "max": "min", "maximum": "min"}
 _NOTHING = frozenset("lift_fresh_copy lift_fresh detach_ alias".split())
 _NO_ARGUMENT = frozenset("cudnn_enable cudnn_enabled layout pin_memory memory_format".split())
-_FALLBACK = {
-    "rsqrt": "rstd",
-    "sum": "total",
-    "amax": "largest",
-    "amin": "smallest",
-    "add": "added",
-    "sub": "difference",
-    "mul": "product",
-    "div": "quotient",
-    "pow": "power",
-    "to": "cast",
-    "neg": "negative",
-}
 _LONGEST = 60
 
 
@@ -212,7 +185,7 @@ class _Printer:
         operand = self.texts[node.all_input_nodes[0]][0] if node.all_input_nodes else ""
         if op_name(node) in ("to", "_to_copy") and operand.isidentifier():
             return f"{operand}_float" if _dtype(node) == torch.float32 else f"{operand}_cast"
-        return _FALLBACK.get(op_name(node), op_name(node).strip("_"))
+        return FALLBACK.get(op_name(node), op_name(node).strip("_"))
 
     def expression(self, node: Node) -> tuple[str, int]:
         """The text of one node in terms of the texts of its operands."""
@@ -246,11 +219,11 @@ class _Printer:
     def call(self, node: Node, op: str) -> str:
         """`x.mean(-1, keepdim=True)`, `torch.rsqrt(x)` or `F.silu(x)`."""
         arguments = self.arguments(node, op)
-        if op in _METHODS:
+        if op in METHODS:
             return f"{self.operand(node.args[0], ATOM)}.{op}({', '.join(arguments[1:])})"
-        if op in _RENAMED:
-            return f"{_RENAMED[op]}({', '.join(arguments)})"
-        if op in _FUNCTIONAL or not hasattr(torch, op):
+        if op in RENAMED:
+            return f"{RENAMED[op]}({', '.join(arguments)})"
+        if op in FUNCTIONAL or not hasattr(torch, op):
             if callable(getattr(F, op, None)):
                 return f"F.{op}({', '.join(arguments)})"
         if callable(getattr(torch, op, None)) and not op.startswith("_"):
@@ -276,10 +249,10 @@ class _Printer:
                 by_keyword = True
                 continue
             if declared.name == "reduction" and isinstance(value, int):
-                value = _REDUCTIONS[value]
+                value = REDUCTIONS[value]
             text = self.argument(node, declared.name, value)
             flag = isinstance(value, bool | str | torch.dtype | torch.device)
-            dim = declared.name == "dim" and op not in _METHODS
+            dim = declared.name == "dim" and op not in METHODS
             by_keyword = by_keyword or bool(texts and (flag or dim))
             texts.append(f"{declared.name}={text}" if texts and by_keyword else text)
         return texts
