@@ -194,8 +194,8 @@ class _Run:
 
     def _keep(self, prefix: str, outputs: tuple[torch.Tensor, ...], gradients: Tensors) -> None:
         # Copied at once: what a candidate does to a tensor later is no part of this result.
-        tensors = {f"{prefix}output {i}": y for i, y in enumerate(outputs)}
-        tensors |= {f"{prefix}gradient of {name}": dx for name, dx in gradients.items()}  # type: ignore[dict-item]
+        tensors: Tensors = {f"{prefix}output {i}": y for i, y in enumerate(outputs)}
+        tensors |= {f"{prefix}gradient of {name}": dx for name, dx in gradients.items()}
         for name, x in tensors.items():
             self.found[name] = None if x is None else _frozen(x)
 
@@ -270,7 +270,7 @@ def _within(context: contextlib.AbstractContextManager[Any], call: Call, argumen
 
 
 def _on_side_stream(call: Call, arguments: Any) -> tuple[torch.Tensor, ...]:
-    stream = torch.cuda.Stream()
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         outputs = call(**arguments)
@@ -293,7 +293,7 @@ def _captured(call: Call, inputs: Tensors) -> Call:
     def replayed(**arguments: Any) -> tuple[torch.Tensor, ...]:
         scalars.update({name: value for name, value in arguments.items() if name not in inputs})
         if not graphed:
-            graphed.append(torch.cuda.make_graphed_callables(positional, samples))  # type: ignore[arg-type]
+            graphed.append(torch.cuda.make_graphed_callables(positional, samples))
         return as_tuple(graphed[0](*(arguments[name] for name in names)))
 
     return replayed

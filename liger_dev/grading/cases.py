@@ -6,6 +6,7 @@ case can be known before; none is ever shown to a repair.
 
 import random
 
+from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -95,14 +96,17 @@ def shape_of(tensor: Tensor, axes: Axes, case: GradeCase) -> tuple[int, ...]:
     return (*lead, *(axis if isinstance(axis, int) else case.sizes[axis] for axis in shape))
 
 
+Maker = Iterator[GradeCase]
+
+
 def grade_cases(tensors: Sequence[Tensor], scalars: Sequence[Scalar], seed: int) -> tuple[GradeCase, ...]:
     """All cases of an operation, in the order in which they run. The same seed gives the same cases."""
     draw = random.Random(seed)
     axes = axes_of(tensors)
     base = _case(axes, draw, "base", (2, 3), draw.choice(_PRIMES), _defaults(scalars))
-    makers = (_shapes, _layouts, _values, _gradients, _arguments, _contracts)
-    if not axes.batch and not axes.columns:
-        makers = (_layouts, _values, _gradients, _arguments, _contracts)
+    makers: tuple[Callable[..., Maker], ...] = (_layouts, _values, _gradients, _arguments, _contracts)
+    if axes.batch or axes.columns:
+        makers = (_shapes, *makers)
     found = [case for maker in makers for case in maker(tensors, scalars, axes, draw, base)]
     return tuple({case.id: case for case in found}.values())
 
@@ -128,9 +132,6 @@ def _at_rank(batch: tuple[int, ...], rank: int) -> tuple[int, ...]:
     return (1,) * (rank - len(batch)) + batch
 
 
-Maker = Iterator[GradeCase]
-
-
 def _shapes(tensors: Any, scalars: Any, axes: Axes, draw: random.Random, base: GradeCase) -> Maker:
     table = (
         ("power-of-two columns", (3, 2), draw.choice(_POWERS), FLOAT_DTYPES, ("repeat",)),
@@ -142,11 +143,12 @@ def _shapes(tensors: Any, scalars: Any, axes: Axes, draw: random.Random, base: G
         ("long rows", (1, 2), draw.randint(4097, 5200), FLOAT_DTYPES[:2], ()),
         ("no rows", (0, 2), draw.choice(_PRIMES), FLOAT_DTYPES[:1], ()),
     )
-    for name, batch, columns, dtypes, steps in table:
-        made = _case(axes, draw, "", batch, columns, base.scalars)
+    for name, rows, columns, dtypes, steps in table:
+        made = _case(axes, draw, "", rows, columns, base.scalars)
         for dtype in dtypes:
             yield replace(made, id=f"{name}, {dtype}", dtype=dtype, steps=steps if dtype != "float16" else ())
-    for batch in ((), (draw.randint(5, 9),), (draw.randint(2, 3), 2), (2, 2, draw.randint(2, 4))) if axes.batch else ():
+    ranks: list[tuple[int, ...]] = [(), (draw.randint(5, 9),), (draw.randint(2, 3), 2), (2, 2, draw.randint(2, 4))]
+    for batch in ranks if axes.batch else ():
         made = replace(_case(axes, draw, "", (2, 3), draw.choice(_PRIMES), base.scalars), batch=batch)
         yield replace(made, id=f"{len(batch)} batch axes", declared=len(batch) == len(axes.batch))
 

@@ -168,7 +168,7 @@ def _call_sites(node: ast.Call) -> Iterator[Site]:
     elif name in ("tl.range", "range") and len(node.args) > 1:
         yield "last rows left out of a loop", node, _text(node), _shorter_loop, ""
     elif name == "tl.where":
-        yield "select always", node, _text(node), lambda call: _replace(call, call.args[1]), ""
+        yield "select always", node, _text(node), _second_argument, ""
     elif name.startswith(("tl.", "libdevice.")) and short in _OTHER_FUNCTION and node.args:
         yield "another function", node, f"{_text(node)}: {_OTHER_FUNCTION[short]}", _other_function, ""
         if short == "sum" and "axis" in keywords:
@@ -255,6 +255,11 @@ def _no_cast(node: ast.AST) -> None:
 def _first_argument(node: ast.AST) -> None:
     assert isinstance(node, ast.Call), "a site of its own kind"
     _replace(node, node.args[0])
+
+
+def _second_argument(node: ast.AST) -> None:
+    assert isinstance(node, ast.Call), "a site of its own kind"
+    _replace(node, node.args[1])
 
 
 def _store_nothing(node: ast.AST) -> None:

@@ -31,7 +31,7 @@ from liger_dev.grading.trace import Trace
 SECONDS = 30.0
 
 
-class _Passive(TorchDispatchMode):
+class _Passive(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """The first dispatch mode of a process imports much: here, before the forks."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -133,7 +133,7 @@ def _read(stream: int, deadline: float) -> tuple[bytes, bool]:
 def main(job_path: Path, out: Path) -> None:
     torch.set_num_threads(1)
     interpreter.install()
-    with _Passive():
+    with _Passive():  # type: ignore[no-untyped-call]
         torch.ones(1) * 2
     job = json.loads(job_path.read_text())
     tree = Path(job["tree"])

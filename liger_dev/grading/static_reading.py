@@ -110,6 +110,8 @@ class _Reader:
 
     def findings(self) -> Iterator[Found]:
         yield from self._module_level()
+        for kernel in self.kernels:
+            yield from _narrow_offsets(kernel)
         chains: set[int] = set()
         for node in ast.walk(self.tree):
             if isinstance(node, ast.stmt) and not isinstance(node, _STATEMENTS):
@@ -303,6 +305,31 @@ def _locals(tree: ast.Module) -> Iterator[tuple[int, frozenset[str]]]:
 
 def _defaults(node: ast.FunctionDef) -> list[ast.expr]:
     return [*node.args.defaults, *(value for value in node.args.kw_defaults if value is not None)]
+
+
+def _narrow_offsets(kernel: ast.FunctionDef) -> Iterator[Found]:
+    """Products of a program's number in 32 bits, where no number of partial results bounds them."""
+    narrow = set(_narrow_names(kernel))
+    for statement in (node for node in ast.walk(kernel) if isinstance(node, ast.Assign | ast.Expr | ast.AugAssign)):
+        if "int64" in ast.unparse(statement):
+            continue
+        for node in ast.walk(statement):
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+                sides = ast.unparse(node.left), ast.unparse(node.right)
+                counted = narrow & set(sides) or (
+                    "program_id" in "".join(sides) and any(side.isupper() for side in sides)
+                )
+                if counted:
+                    yield node.lineno, "offsets in 32 bits", f"`{ast.unparse(node)}` overflows beyond 2**31 elements"
+
+
+def _narrow_names(kernel: ast.FunctionDef) -> Iterator[str]:
+    for node in ast.walk(kernel):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            if "program_id" in ast.unparse(node.value) and "int64" not in ast.unparse(node.value):
+                yield node.targets[0].id
+        elif isinstance(node, ast.For) and isinstance(node.target, ast.Name) and "program_id" in ast.unparse(node.iter):
+            yield node.target.id
 
 
 def _without_tensors(node: ast.FunctionDef) -> bool:

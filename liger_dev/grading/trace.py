@@ -45,11 +45,11 @@ class Trace:
         return {"launches": self.launches, "aten": sorted(set(self.aten))}
 
 
-class Watch(TorchDispatchMode):
+class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Notes every ATen operation that is neither an allocation, a view, a copy nor the sum of partial results."""
 
     def __init__(self, trace: Trace) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.trace = trace
         self.partial: dict[int, torch.UntypedStorage] = {}
 

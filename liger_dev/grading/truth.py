@@ -39,7 +39,7 @@ def _wide(value: Any) -> Any:
     return torch.float64 if isinstance(value, torch.dtype) and value in LOW else value
 
 
-class _Noise(TorchDispatchMode):
+class _Noise(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """What an operation computes in float64 is off by up to half a unit in the last place of float32."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -107,7 +107,7 @@ def noise(found: Callable[[], Outcome], truth: Outcome) -> dict[str, float]:
     worst: dict[str, float] = {}
     wanted = flat(truth)
     for _ in range(NOISY_RUNS):
-        with _Noise():
+        with _Noise():  # type: ignore[no-untyped-call]
             noisy = flat(found())
         for name, x in noisy.items():
             true = wanted[name]

@@ -68,7 +68,7 @@ def span(shape: Any, stride: Any) -> int:
     """How many elements of its storage a tensor reaches over."""
     if any(size == 0 for size in shape):
         return 0
-    return 1 + sum((size - 1) * step for size, step in zip(shape, stride))
+    return int(1 + sum((size - 1) * step for size, step in zip(shape, stride)))
 
 
 def unpack(index: Mapping[str, Any], data: bytes, device: str = "cpu") -> dict[str, torch.Tensor | None]:

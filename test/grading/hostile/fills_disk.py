@@ -1,0 +1,24 @@
+"""Writes a file without end."""
+
+import torch
+
+from kernels.ops.honest import softmax_backward
+from kernels.ops.honest import softmax_forward
+from torch.autograd.function import once_differentiable
+
+
+class Softmax(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = softmax_forward(x)
+        with open("large", "wb") as file:
+            for _ in range(64):
+                file.write(bytes(1 << 24))
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        (y,) = ctx.saved_tensors
+        return softmax_backward(dy, y)

@@ -1,0 +1,28 @@
+"""Leaves processes behind."""
+
+import os
+import time
+
+import torch
+
+from kernels.ops.honest import softmax_backward
+from kernels.ops.honest import softmax_forward
+from torch.autograd.function import once_differentiable
+
+
+class Softmax(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = softmax_forward(x)
+        if os.fork() == 0:
+            os.setsid()
+            time.sleep(600)
+            os._exit(0)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        (y,) = ctx.saved_tensors
+        return softmax_backward(dy, y)

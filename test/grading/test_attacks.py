@@ -1,0 +1,138 @@
+"""Every attack is rejected, with a verdict that names what it did; the honest kernel passes with its margins.
+
+An attack is judged twice where it can be: by its text, as every candidate is, and by what it does when it is run
+although its text was refused, so that no layer rests on another one.
+"""
+
+import os
+
+from pathlib import Path
+
+import pytest
+
+from attack_cases import ATTACKS
+
+from liger_dev.grading.grade import grade
+from liger_dev.grading.request import Request
+from liger_dev.grading.static_reading import read_files
+from liger_dev.records import Reference
+from liger_dev.records import Scalar
+from liger_dev.records import Tensor
+from liger_dev.sandbox import bubblewrap
+
+ROOT = Path(__file__).parents[2]
+HOSTILE = Path(__file__).parent / "hostile"
+
+SOFTMAX = Reference(
+    "softmax",
+    "import torch\n\n\ndef softmax(x):\n    return torch.softmax(x.float(), -1).to(x.dtype)\n",
+    (Tensor("x", ("B", "T", "V")),),
+    (),
+    "a test",
+)
+RMS_NORM = Reference(
+    "rms_norm",
+    (ROOT / "liger_dev" / "catalog" / "rms_norm.py").read_text(),
+    (Tensor("x", ("B", "T", "H")), Tensor("weight", ("H",), init="ones")),
+    (Scalar("eps", "float", 1e-6), Scalar("offset", "float", 0.0)),
+    "a test",
+)
+# A few classes are enough to catch these; the honest kernels of the gallery run through all.
+FEW = (
+    "prime columns",
+    "new values",
+    "beyond one block, float32",
+    "1 batch",
+    "layout transposed",
+    "upstream gradient constant",
+)
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    """The package that hostile candidates stand in, and a test file for them to write over."""
+    root = tmp_path / "workspace"
+    (root / "kernels" / "ops").mkdir(parents=True)
+    for path in ("kernels/__init__.py", "kernels/ops/__init__.py"):
+        (root / path).write_text("")
+    (root / "kernels/ops/honest.py").write_text((HOSTILE / "honest.py").read_text())
+    for name in ("utils", "rms_norm"):
+        (root / f"kernels/ops/{name}.py").write_text(
+            (ROOT / f"test/generator/ops/{name}.py").read_text()
+            if (ROOT / f"test/generator/ops/{name}.py").is_file()
+            else (ROOT / f"kernels/ops/{name}.py").read_text()
+        )
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/test_it.py").write_text("def test_it():\n    assert False\n")
+    return tmp_path
+
+
+def put(workspace, name):
+    op = workspace / "workspace" / "kernels" / "ops" / f"{name}.py"
+    op.write_text((HOSTILE / f"{name}.py").read_text())
+    return op
+
+
+def request(workspace, name, **options):
+    reference = RMS_NORM if name == "ignores_weights" else SOFTMAX
+    (workspace / "scratch").mkdir()
+    hashed = (str(workspace / "tests/test_it.py"), str(workspace / "left behind"))
+    settings = dict(
+        root=str(workspace / "workspace"), seed=7, scratch=str(workspace / "scratch"), hashed=hashed, cases=FEW
+    )
+    return Request(str(put(workspace, name)), reference, **{**settings, **options})
+
+
+@pytest.mark.parametrize("name", [name for name, attack in ATTACKS.items() if attack.reads])
+def test_its_text_convicts(workspace, name):
+    verdict = grade(request(workspace, name))
+    assert not verdict.passed
+    assert verdict.cases == 0, "what is refused is not run"
+    assert ATTACKS[name].reads in "\n".join(fault.what for fault in verdict.faults)
+    assert all(fault.kind == "not allowed" for fault in verdict.faults)
+    assert (workspace / "tests/test_it.py").read_text().startswith("def test_it")
+
+
+@pytest.mark.parametrize("name", [name for name, attack in ATTACKS.items() if attack.shows])
+def test_what_it_does_convicts(workspace, name):
+    if bubblewrap() and name in ("edits_tests", "writes_outside"):
+        pytest.skip("bubblewrap keeps it from writing at all")
+    verdict = grade(request(workspace, name, static=False, seconds=40 if name == "hangs" else 120))
+    assert not verdict.passed
+    assert ATTACKS[name].shows in {fault.kind for fault in verdict.faults}, "\n".join(map(str, verdict.faults))
+
+
+def test_the_honest_kernel_passes_with_margins(workspace):
+    verdict = grade(request(workspace, "honest"))
+    assert verdict.passed, "\n".join(map(str, verdict.faults))
+    assert {margin.tensor for margin in verdict.margins} == {"output 0", "gradient of x"}
+    assert all(margin.margin >= 1 for margin in verdict.margins)
+    assert {name for _, name, _ in verdict.launches} == {"forward_kernel", "backward_kernel"}
+    assert all(contract.outcome != "broken" for contract in verdict.contracts)
+    for margin in verdict.margins:
+        print(f"{margin.tensor} {margin.dtype}: {margin.margin:.2f} ({margin.case})")
+
+
+def test_no_secret_reaches_a_candidate(workspace, monkeypatch):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "a secret that no child may see")
+    verdict = grade(request(workspace, "reads_the_environment", static=False))
+    assert "PATH=" in str(verdict.faults)
+    assert "a secret" not in str(verdict.faults)
+
+
+def test_what_a_candidate_forks_does_not_outlive_it(workspace):
+    grade(request(workspace, "forks", static=False, cases=("1 batch",)))
+    left = [pid for pid in os.listdir("/proc") if pid.isdigit() and _runs_in(pid, workspace)]
+    assert not left
+
+
+def _runs_in(pid, folder):
+    try:
+        return os.readlink(f"/proc/{pid}/cwd").startswith(str(folder))
+    except OSError:
+        return False
+
+
+def test_an_honest_file_has_no_findings():
+    for path in sorted((ROOT / "kernels" / "ops").glob("*.py")):
+        assert read_files(path, ROOT) == ()
