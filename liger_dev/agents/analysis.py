@@ -6,8 +6,10 @@ What the profile says comes from the trace, or from runs compared with autograd,
 import sys
 import tempfile
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -90,11 +92,13 @@ def analyze_by_agent(name: str, source: Source, seat: Seat, refusal: str = "", w
         "remark": wish.remark if wish else "",
     }
 
+    original = lru_cache(maxsize=1)(lambda: _original(name, source))
+
     def check(given: CheckReference) -> str:
-        return print_profile(_examined(name, given.text, None, source, seat).profile)
+        return print_profile(_examined(name, given.text, None, source, original, seat).profile)
 
     def submit(given: SubmitReference) -> dict[str, Any]:
-        analysis = _examined(name, given.text, given.facts, source, seat)
+        analysis = _examined(name, given.text, given.facts, source, original, seat)
         said = tuple(dict.fromkeys((*analysis.reference.assumptions, *given.assumptions)))
         profile = analysis.profile.model_copy(update={"assumptions": list(said)})
         return replace(analysis, reference=replace(analysis.reference, assumptions=said), profile=profile).to_json()
@@ -108,13 +112,19 @@ def analyze_by_agent(name: str, source: Source, seat: Seat, refusal: str = "", w
     return Analysis.from_json(seat.talk(Agent("analyzer", system, prompt("analyze", values), tools)))
 
 
-def _examined(name: str, text: str, facts: KernelFacts | None, source: Source, seat: Seat) -> Analysis:
+def _examined(
+    name: str,
+    text: str,
+    facts: KernelFacts | None,
+    source: Source,
+    original: Callable[[], Reference | None],
+    seat: Seat,
+) -> Analysis:
     """The builtin analysis of a draft. Raises Refused or LigerDevError, which both go back to the model."""
     path = f"{name}.py"
     text = format_python({path: text})[path]
     origin = f"{source.origin}, written by {seat.model}"
     draft = Source("function", text, name, origin, source.shapes)
-    note = _compared(name, draft, source)
     try:
         analysis = analyze(name, draft, root=seat.root)
     except Unsupported as refusal:
@@ -124,6 +134,7 @@ def _examined(name: str, text: str, facts: KernelFacts | None, source: Source, s
                 "with other operations, or hand it in with `facts`, and a kernel is then written by an agent."
             ) from None
         analysis = _drafted(name, draft, facts, refusal)
+    note = _compared(analysis.reference, original())
     provenance = {**analysis.profile.provenance, "engine": "claude", "model": seat.model}
     profile = analysis.profile.model_copy(update={"provenance": provenance})
     return replace(analysis, profile=profile, notes=(*analysis.notes, *note))
@@ -138,12 +149,11 @@ def _drafted(name: str, draft: Source, facts: KernelFacts, refusal: Unsupported)
     return Analysis(reference, draft_profile(reference, facts, outputs, provenance), notes)
 
 
-def _compared(name: str, draft: Source, source: Source) -> tuple[str, ...]:
+def _compared(reference: Reference, original: Reference | None) -> tuple[str, ...]:
     """Compares a draft with a source that can be called itself. Raises BadInput where they differ."""
-    original = _original(name, source)
     if original is None:
-        return (f"the reference comes from {draft.origin}: there was no code to compare it with",)
-    compare_in_child(load_in_child(name, draft), original)
+        return (f"the reference comes from {reference.origin}: there was no code to compare it with",)
+    compare_in_child(reference, original)
     return ("the reference agrees with its source in float64 on random inputs",)
 
 

@@ -2,6 +2,7 @@
 
 import ast
 
+from collections.abc import Collection
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,7 +20,6 @@ from liger_dev.analyzer import Analysis
 from liger_dev.bench.csv import Measurement
 from liger_dev.benchmark import run_benchmark
 from liger_dev.checkstyle import checkstyle
-from liger_dev.profile import KernelProfile
 from liger_dev.profile import print_profile
 from liger_dev.render import parse
 
@@ -48,6 +48,7 @@ def write_op(
     op = f"kernels/ops/{name}.py"
     base = {**files, **({op: previous or compiled} if previous or compiled else {})}
     staging = Staging(seat.root, name, frozenset({op}), base=base)
+    needed = (profile.function_class_name, f"{name}_forward", f"{name}_backward")
     values = {
         "name": name,
         "op": op,
@@ -63,7 +64,7 @@ def write_op(
     }
 
     def submit(given: SubmitKernel) -> dict[str, Any]:
-        return {"op": styled(staging, [op], profile)[op], "summary": given.summary}
+        return {"op": styled(staging, [op], needed)[op], "summary": given.summary}
 
     tools = (
         *staging.reading(),
@@ -76,20 +77,21 @@ def write_op(
     return str(handed["op"])
 
 
-def styled(staging: Staging, paths: list[str], profile: KernelProfile) -> dict[str, str]:
-    """The staged files after ruff's automatic fix. Raises Refused with what is left, or with a name that lacks."""
+def styled(staging: Staging, paths: list[str], needed: Collection[str]) -> dict[str, str]:
+    """The staged files after ruff's automatic fix. Raises Refused with what is left, or if the op lacks a needed name."""
     op = f"kernels/ops/{staging.name}.py"
-    defined = {
-        node.name for node in parse(staging.text(op), op).body if isinstance(node, ast.ClassDef | ast.FunctionDef)
-    }
-    needed = (profile.function_class_name, f"{staging.name}_forward", f"{staging.name}_backward")
-    if missing := [name for name in needed if name not in defined]:
+    if missing := sorted(set(needed) - defined(staging.text(op), op)):
         raise Refused(f"{op} does not define {', '.join(missing)}")
     with staging.copy() as copy:
         style = checkstyle(copy.tree, copy.root, paths, ())
         if not style.passed:
             raise Refused("ruff still finds: " + "; ".join(map(str, style.after.violations)))
         return {path: copy.text(path) for path in paths}
+
+
+def defined(text: str, where: str) -> set[str]:
+    """The functions and classes at the top of a file."""
+    return {node.name for node in parse(text, where).body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
 
 
 def is_better(files: Mapping[str, str], old: str, new: str, name: str, seat: Seat) -> bool:

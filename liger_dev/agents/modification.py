@@ -10,6 +10,7 @@ from pydantic import Field
 
 from liger_dev import render
 from liger_dev import workspace
+from liger_dev.agents.generation import defined
 from liger_dev.agents.generation import styled
 from liger_dev.agents.loop import Agent
 from liger_dev.agents.prompts import prompt
@@ -60,7 +61,7 @@ def modify_by_agent(name: str, wish: str, root: Path, seat: Seat, derive: Derive
             raise Refused(f"tests_added names {given.tests_added}, and the file has gained {added}")
         if not added and not given.no_test_reason.strip():
             raise Refused("add a test for the new behaviour, or say in no_test_reason why none is needed")
-        files = styled(staging, sorted(path for path in staging.files if path.endswith(".py")), profile)
+        files = styled(staging, sorted(staging.files), defined(workspace.read(root, op) or "", op))
         derived = derive(name, files[reference], profile) if reference in files else profile
         return {"files": files, "profile": print_profile(derived), "summary": given.summary}
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import Field
 
+from liger_dev.agents.generation import defined
 from liger_dev.agents.generation import styled
 from liger_dev.agents.loop import Agent
 from liger_dev.agents.prompts import prompt
@@ -25,7 +26,6 @@ from liger_dev.errors import LigerDevError
 from liger_dev.gate import ATTEMPTS
 from liger_dev.gate import Attempt
 from liger_dev.gate import Gate
-from liger_dev.profile import parse_profile
 from liger_dev.repair import Repair
 from liger_dev.repair import unified_diff
 
@@ -62,10 +62,9 @@ class Mender:
             "most": ATTEMPTS - 1,
             "tried": [f"{repair.reason}\n{repair.diff}" for repair in self.made],
         }
-        profile = parse_profile(staging.text(f"profiles/{self.name}.yaml"), f"profiles/{self.name}.yaml")
 
         def submit(given: SubmitRepair) -> dict[str, Any]:
-            mended = styled(staging, [op], profile)[op]
+            mended = styled(staging, [op], defined(text, op))[op]
             if mended == text:
                 raise Refused("nothing was edited; edit the file first")
             return {"op": mended, "reason": given.reason}

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -87,9 +88,11 @@ def compiled_text(compiled: Compiled) -> str:
 
 def _test(staging: Staging, only: list[str]) -> str:
     with staging.copy() as copy:
-        before = hashes(copy.tree), locked_hashes(copy)
+        # Its own tree, and the workspace that a child may reach where no sandbox is in force.
+        own = replace(copy, root=staging.root.resolve())
+        before = hashes(copy.tree), locked_hashes(own)
         run = run_tests(copy, {} if device() else INTERPRETED, TEST_LIMITS, only)
-        changed = (*differences(before[0], hashes(copy.tree)), *differences(before[1], locked_hashes(copy)))
+        changed = (*differences(before[0], hashes(copy.tree)), *differences(before[1], locked_hashes(own)))
     if changed:
         raise Refused(f"the code changed files while it ran, which fails a kernel at once: {', '.join(changed)}")
     return fence(cases_text(run.cases), "tests")

@@ -38,7 +38,4 @@ def center(tmp_path):
     for path, text in _CENTER.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(textwrap.dedent(text).lstrip("\n"))
-    op = tmp_path / "kernels/ops/center.py"
-    # What a generated op has besides its Function: agents are held to it.
-    op.write_text(op.read_text() + "\n\ncenter_forward = center\n")
     return tmp_path
