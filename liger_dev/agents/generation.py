@@ -4,6 +4,7 @@ import ast
 
 from collections.abc import Collection
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import Field
@@ -95,20 +96,29 @@ def defined(text: str, where: str) -> set[str]:
 
 
 def is_better(files: Mapping[str, str], old: str, new: str, name: str, seat: Seat) -> bool:
-    """Whether `new` is measurably faster than `old` on this machine's GPU: somewhere faster, nowhere slower.
+    """Whether `new` is measurably faster than `old` on this machine's GPU. Needs one."""
+    return is_faster(*(_measured({**files, f"kernels/ops/{name}.py": text}, name, seat) for text in (old, new)))
 
-    Faster means that the slow end of its middle 60 % lies before the fast end of the other's. Never tried without a
-    GPU, where nothing is better than the compiler's kernel.
+
+def is_faster(old: Sequence[Measurement], new: Sequence[Measurement]) -> bool:
+    """Whether the second of two measurements of the op is somewhere faster and nowhere slower, over the same points.
+
+    Faster means that the slow end of its middle 60 % lies before the fast end of the other's.
     """
-    first, second = (_measured({**files, f"kernels/ops/{name}.py": text}, name, seat) for text in (old, new))
-    pairs = [(first[point], second[point]) for point in first if point in second]
+    first, second = (
+        {
+            (row.kernel_operation_mode, row.x_value): row
+            for row in rows
+            if row.kernel_provider == "liger" and row.metric_name == "speed"
+        }
+        for rows in (old, new)
+    )
+    pairs = [(first[point], second[point]) for point in first.keys() & second.keys()]
     faster = [b.y_value_80 < a.y_value_20 for a, b in pairs]
     slower = [b.y_value_20 > a.y_value_80 for a, b in pairs]
-    return len(pairs) == len(first) and any(faster) and not any(slower)
+    return first.keys() == second.keys() and any(faster) and not any(slower)
 
 
-def _measured(files: Mapping[str, str], name: str, seat: Seat) -> dict[tuple[Any, ...], Measurement]:
+def _measured(files: Mapping[str, str], name: str, seat: Seat) -> tuple[Measurement, ...]:
     with Staging(seat.root, name, frozenset(), base=files).copy() as copy:
-        rows = run_benchmark(copy, {}, seat.say).rows
-    own = [row for row in rows if row.kernel_provider == "liger" and row.metric_name == "speed"]
-    return {(row.kernel_operation_mode, row.x_value): row for row in own}
+        return run_benchmark(copy, {}, seat.say).rows

@@ -1,4 +1,4 @@
-"""A staging tree in, tools out that compile, test and measure what is staged, in children under the usual limits."""
+"""A staging tree in, tools out that compile, test, grade and measure what is staged, in children under the usual limits."""
 
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -23,6 +23,9 @@ from liger_dev.gate import INTERPRETED
 from liger_dev.gate import TEST_LIMITS
 from liger_dev.gate import gpu_name
 from liger_dev.gate import run_gate
+from liger_dev.grader import grade_kernel
+from liger_dev.grader_report import summary
+from liger_dev.profile import parse_profile
 from liger_dev.scratch import differences
 from liger_dev.scratch import hashes
 from liger_dev.scratch import locked_hashes
@@ -32,6 +35,8 @@ from liger_dev.testrun import SKIPPED
 from liger_dev.testrun import Case
 from liger_dev.testrun import run_tests
 
+# The grader's word for what a candidate's text may not hold; the rules are no secret, so the findings are shown.
+NOT_ALLOWED = "not allowed"
 _SHOWN = 5
 _DETAIL = 1800
 
@@ -56,6 +61,12 @@ def trials(staging: Staging, say: Callable[[str], None]) -> tuple[Tool, ...]:
             "Runs the kernel's unit tests on the staged files, on the GPU or else in Triton's interpreter.",
             RunTests,
             lambda given: _test(staging, given.only),
+        ),
+        Tool(
+            "grade",
+            "Grades the staged kernel on hidden cases: passed or not, contracts by name, and what its text may not hold.",
+            Nothing,
+            lambda _: _grade(staging),
         ),
     )
     if not device():
@@ -96,6 +107,16 @@ def _test(staging: Staging, only: list[str]) -> str:
     if changed:
         raise Refused(f"the code changed files while it ran, which fails a kernel at once: {', '.join(changed)}")
     return fence(cases_text(run.cases), "tests")
+
+
+def _grade(staging: Staging) -> str:
+    """The verdict without its cases: what is held out can't be fitted to."""
+    where = f"profiles/{staging.name}.yaml"
+    with staging.copy() as copy:
+        verdict = grade_kernel(copy, parse_profile(copy.text(copy.profile), where), device(), mutants=0)
+    kinds = dict.fromkeys(str(f) if f.kind == NOT_ALLOWED else f.kind for f in verdict.faults)
+    contracts = [f"{contract.name}: {contract.outcome}" for contract in verdict.contracts]
+    return fence("\n".join([summary(verdict), *kinds, *contracts]), "grader")
 
 
 def cases_text(cases: tuple[Case, ...]) -> str:
