@@ -20,7 +20,7 @@ _CANCELS = 1e-11
 
 def is_shift(graph: Graph, peak: Value, gradient: Value) -> bool:
     """Whether `gradient`, which reaches the maximum `peak`, is zero whatever number stands for `peak`."""
-    free = graph.make("input", axes=peak.axes, dtype="float", name="any_shift")
+    free = graph.make("input", axes=peak.axes, dtype="float", name="any_shift", slices=())
     total = substitute(graph, gradient, peak, free)
     terms = _terms(graph, total)
     if len(terms) < 2 and total.op != "sum":
@@ -30,7 +30,7 @@ def is_shift(graph: Graph, peak: Value, gradient: Value) -> bool:
     sizes = dict(zip(axes, _SIZES))
     generator = torch.Generator().manual_seed(17)
     for _ in range(_POINTS):
-        tensors = {v.attr("name"): _drawn(v, sizes, generator) for v in leaves if v.op == "input"}
+        tensors = {v: _drawn(v, sizes, generator) for v in leaves if v.op == "input"}
         scalars = {v.attr("name"): float(torch.rand((), generator=generator)) + 0.5 for v in leaves if v.op == "param"}
         found, *parts = evaluate(graph, [total, *terms], tensors, scalars, sizes)
         scale = torch.stack([part.abs().sum() for part in parts]).sum()

@@ -2,6 +2,8 @@
 
 import tempfile
 
+from copy import copy
+from dataclasses import fields
 from functools import lru_cache
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from liger_dev.compiler.evaluate import evaluate
 from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Input
 from liger_dev.compiler.ir import Output
+from liger_dev.compiler.ir import Value
 from liger_dev.compiler.trace import load_function
 from liger_dev.loading import load
 from liger_dev.records import Reference
@@ -19,7 +22,19 @@ from liger_dev.records import Source
 from liger_dev.sources import catalog_source
 
 # One operation a class first.
-GOLDEN = ("rms_norm", "layer_norm", "softmax", "swiglu", "dyt", "fused_add_rms_norm")
+GOLDEN = (
+    "rms_norm",
+    "layer_norm",
+    "softmax",
+    "swiglu",
+    "dyt",
+    "fused_add_rms_norm",
+    "cross_entropy",
+    "group_norm",
+    "rope",
+    "modulated_rms_norm",
+    "swiglu_packed",
+)
 CASES = (*GOLDEN, "gemma_rms_norm", "l2_norm", "log_softmax", "geglu", "geglu_erf", "relu_squared")
 ROWS = ("B", "T", "H")
 _HEAD = "import torch\nimport torch.nn.functional as F\n\n"
@@ -51,6 +66,17 @@ def graph_of(reference: Reference) -> Graph:
         return differentiated(reference, load_function(reference, path), path / f"{reference.name}.py")
 
 
+@lru_cache(maxsize=None)
+def _catalogue_graph(name: str) -> Graph:
+    return graph_of(catalogue(name))
+
+
+def catalogue_graph(name: str) -> Graph:
+    """The graph of a catalogue entry, made once: a test may change its copy."""
+    made = _catalogue_graph(name)
+    return Graph(**{field.name: copy(getattr(made, field.name)) for field in fields(made)})
+
+
 def op_graph(signature: str, body: str, before: str = "", name: str = "op", **shapes: tuple[str | int, ...]) -> Graph:
     return graph_of(written(signature, body, before, name, **shapes))
 
@@ -60,24 +86,29 @@ def by_hand(axes: dict[str, tuple[str, ...]]) -> tuple[Graph, list]:
     graph = Graph()
     values = []
     for name, dims in axes.items():
-        values.append(graph.make("input", axes=frozenset(dims), dtype="float", name=name))
-        graph.inputs.append(Input(name, values[-1], dims))
+        values.append(graph.input(name, dims, "float"))
+        graph.inputs.append(Input(name, values[-1], tuple((axis,) for axis in dims)))
         graph.names[values[-1]] = name
     return graph, values
 
 
 def add_output(graph: Graph, name: str, value) -> None:
     graph.names.setdefault(value, name)
-    graph.outputs.append(Output(name, value, tuple(sorted(value.axes)), ()))
+    graph.outputs.append(Output(name, value, tuple((axis,) for axis in sorted(value.axes)), ()))
 
 
-def gradients_at(graph: Graph, gradients, sizes: dict[str, int], seed: int = 0) -> dict[str, torch.Tensor]:
+def gradient(graph: Graph, name: str) -> Value:
+    """The gradient of an input that is read whole."""
+    return graph.gradients[name, ()]
+
+
+def gradients_at(graph: Graph, gradients, sizes: dict[str, int], seed: int = 0) -> dict[tuple, torch.Tensor]:
     """The values of gradients in float64 at random inputs and upstream gradients."""
     generator = torch.Generator().manual_seed(seed)
     leaves = {v.attr("name"): v for v in graph.walk([*gradients.values(), *(o.value for o in graph.outputs)])
               if v.op == "input"}  # fmt: skip
     tensors = {
-        name: torch.randn([n if axis in leaf.axes else 1 for axis, n in sizes.items()], generator=generator).double()
-        for name, leaf in sorted(leaves.items())
+        leaf: torch.randn([n if axis in leaf.axes else 1 for axis, n in sizes.items()], generator=generator).double()
+        for _, leaf in sorted(leaves.items())
     }
     return dict(zip(gradients, evaluate(graph, gradients.values(), tensors, {}, sizes)))

@@ -266,25 +266,3 @@ CASES = [
 ]
 # What kernels can't be laid out for yet: their graphs are tested.
 GRAPH_ONLY = set(WHOLE.strip().splitlines())
-
-# Backwards that save nothing, and a column's gradient that is stored for each element.
-_UNSAVED = """
-torch.frac(x)
-torch.neg(x)
-torch.positive(x) * 2
-torch.deg2rad(x)
-torch.rad2deg(x)
-torch.fmod(x, 1.5)
-torch.lerp(x, z, 0.3)
-torch.rsub(x, z, alpha=2)
-torch.add(x, z, alpha=3)
-x * torch.zeros_like(x) + z
-x + torch.ones_like(x) * 2
-x + torch.full_like(x, 0.5)
-x - z / 2
-1 - x
-x - torch.std_mean(x, -1, keepdim=True)[1]
-torch.addcmul(x, z, w, value=0.3)
-torch.addcdiv(x, z, w)
-"""
-UNSAVED = set(_UNSAVED.strip().splitlines())

@@ -76,11 +76,11 @@ def in_torch(name, tensors):
 
 def graph_of_row(name, tensors):
     graph, _ = by_hand({})
-    args = [graph.make("input", axes=frozenset({"N"}), dtype=kind(name, i), name=f"x{i}") for i in range(len(tensors))]
+    args = [graph.input(f"x{i}", {"N"}, kind(name, i)) for i in range(len(tensors))]
     for arg in args:
         graph.names[arg] = arg.attr("name")
     value = graph.make(name, *args, **ATTRIBUTES.get(name, {}))
-    return graph, args, value, {f"x{i}": x for i, x in enumerate(tensors)}
+    return graph, args, value, dict(zip(args, tensors))
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -100,7 +100,7 @@ def test_adjoint_is_autograds(name):
     graph, args, value, named = graph_of_row(name, tensors)
     size = len(tensors[0])
     upstream = torch.randn(size, generator=torch.Generator().manual_seed(3)).double()
-    seed = graph.make("input", axes=frozenset({"N"}), dtype="float", name="dy")
+    seed = graph.input("dy", {"N"}, "float")
     parts = OPS[name].adjoint(graph, value, seed)
     assert len(parts) == len(args)
     leaves = [x.clone().requires_grad_() if x.is_floating_point() else x for x in tensors]
@@ -116,7 +116,7 @@ def test_adjoint_is_autograds(name):
             assert truth is None or not truth.any(), "torch has a gradient where the table has none"
             continue
         truth = torch.zeros(size, dtype=torch.float64) if truth is None else truth
-        (found,) = evaluate(graph, [part], {**named, "dy": upstream}, {}, {"N": size})
+        (found,) = evaluate(graph, [part], {**named, seed: upstream}, {}, {"N": size})
         found = found.expand(size)
         # Where torch itself has no finite gradient, or no finite result, ours may be anything.
         defined = torch.isfinite(truth) & torch.isfinite(result.detach())
@@ -202,7 +202,7 @@ def test_formula_reads_as_the_operation(name):
     graph, _, value, named = graph_of_row(name, tensors)
     text = formula(graph, "y", value)
     assert text.startswith("y = ")
-    found = read(text.removeprefix("y = ").replace("round(", "("), named)
+    found = read(text.removeprefix("y = ").replace("round(", "("), {v.attr("name"): x for v, x in named.items()})
     torch.testing.assert_close(found, in_torch(name, tensors).double(), rtol=1e-12, atol=0, equal_nan=True)
 
 
@@ -211,7 +211,7 @@ def nested(outer, inner, place):
     graph, _ = by_hand({})
     inputs = []
     for i in range(3):
-        inputs.append(graph.make("input", axes=frozenset({"N"}), dtype="float", name=f"x{i}"))
+        inputs.append(graph.input(f"x{i}", {"N"}, "float"))
         graph.names[inputs[-1]] = f"x{i}"
 
     def fitting(name, value):
@@ -221,7 +221,7 @@ def nested(outer, inner, place):
     if kind(outer, 0) == "bool" and part.dtype != "bool" or kind(outer, 0) != "bool" and part.dtype == "bool":
         return None
     other = fitting(outer, inputs[2])
-    return graph, graph.make(outer, *((part, other) if place == 0 else (other, part)))
+    return graph, inputs, graph.make(outer, *((part, other) if place == 0 else (other, part)))
 
 
 @pytest.mark.parametrize("place", [0, 1])
@@ -231,8 +231,9 @@ def test_formula_groups_operands(outer, inner, place):
     made = nested(outer, inner, place)
     if made is None:
         return
-    graph, value = made
-    tensors = {f"x{i}": x[::3] for i, x in enumerate(arguments("where")[1:] + [arguments("add")[0]])}
-    (wanted,) = evaluate(graph, [value], tensors, {}, {"N": len(tensors["x0"])})
+    graph, inputs, value = made
+    columns = [x[::3] for x in arguments("where")[1:] + [arguments("add")[0]]]
+    tensors = {f"x{i}": x for i, x in enumerate(columns)}
+    (wanted,) = evaluate(graph, [value], dict(zip(inputs, columns)), {}, {"N": len(columns[0])})
     found = read(formula(graph, "y", value).removeprefix("y = "), tensors)
     torch.testing.assert_close(found, wanted.double(), rtol=1e-12, atol=1e-12, equal_nan=True)

@@ -3,12 +3,16 @@
 import pytest
 
 from compiler_cases import ROWS
-from compiler_cases import catalogue
-from compiler_cases import graph_of
+from compiler_cases import catalogue_graph
 from compiler_cases import op_graph
+from compiler_cases import written
 
+from liger_dev.compiler import scheduled
+from liger_dev.compiler.layout import Layout
+from liger_dev.compiler.options import Options
 from liger_dev.compiler.partition import partition
-from liger_dev.compiler.schedule import name_saved
+from liger_dev.compiler.schedule import forward_launches
+from liger_dev.compiler.schedule import saved_places
 from liger_dev.errors import ProfileRefused
 from liger_dev.errors import Unsupported
 
@@ -17,8 +21,7 @@ X = "x: torch.Tensor"
 
 def saved_and_recomputed(graph, saved=None):
     plan = partition(graph, saved)
-    outputs = {output.value: output.name for output in graph.outputs}
-    names = [outputs.get(value, name) for value, name in name_saved(graph, plan).items()]
+    names = [place.name for place in saved_places(graph, plan).values()]
     forward = set(graph.walk(output.value for output in graph.outputs))
     return names, [graph.names[value] for value in plan.recomputed if value in forward]
 
@@ -41,7 +44,7 @@ def saved_and_recomputed(graph, saved=None):
     ],
 )
 def test_choice_for_the_catalogue(name, saved, recomputed):
-    assert saved_and_recomputed(graph_of(catalogue(name))) == (saved, recomputed)
+    assert saved_and_recomputed(catalogue_graph(name)) == (saved, recomputed)
 
 
 def test_row_values_are_saved_and_tiles_are_not():
@@ -64,7 +67,7 @@ def test_row_values_are_saved_and_tiles_are_not():
     ],
 )
 def test_a_forced_choice_is_kept(name, saved, recomputed):
-    found, again = saved_and_recomputed(graph_of(catalogue(name)), saved)
+    found, again = saved_and_recomputed(catalogue_graph(name), saved)
     assert sorted(found) == sorted(saved)
     assert again == recomputed
 
@@ -82,28 +85,32 @@ def test_a_forced_choice_is_kept(name, saved, recomputed):
 )
 def test_a_choice_that_can_not_be_is_refused(name, saved, what):
     with pytest.raises(ProfileRefused) as caught:
-        partition(graph_of(catalogue(name)), saved)
+        partition(catalogue_graph(name), saved)
     assert caught.value.what == what
     assert caught.value.where == "backward_saved_tensors" and caught.value.todo
 
 
 @pytest.mark.parametrize(
-    "signature, body, shapes, rows, cols",
+    "signature, body, shapes, layout",
     [
-        (X, "return x * torch.sigmoid(x)", {"x": ROWS}, (), ()),
-        (X, "return x / x.sum(-1, keepdim=True)", {"x": ROWS}, ("B", "T"), ("H",)),
-        (f"{X}, w: torch.Tensor", "return torch.exp(x) * w", {"x": ROWS, "w": ("H",)}, ("B", "T"), ("H",)),
-        (f"{X}, w: torch.Tensor", "return torch.exp(x) * w", {"x": ("N",), "w": ("N",)}, (), ()),
+        (X, "return x * torch.sigmoid(x)", {"x": ROWS}, Layout((), ROWS, flat=True)),
+        (X, "return x / x.sum(-1, keepdim=True)", {"x": ROWS}, Layout(("B", "T"), ("H",))),
+        (f"{X}, w: torch.Tensor", "return torch.exp(x) * w", {"x": ROWS, "w": ("H",)}, Layout(("B", "T"), ("H",))),
+        (f"{X}, w: torch.Tensor", "return torch.exp(x) * w", {"x": ("N",), "w": ("N",)}, Layout((), ("N",), flat=True)),
+        # Rows that do not lie together in memory, and a tensor that lacks an axis in the middle.
+        (X, "return x / x.sum(1, keepdim=True)", {"x": ROWS}, Layout(("B", "H"), ("T",))),
+        (f"{X}, z: torch.Tensor", "return x * z", {"x": ROWS, "z": ("B", 1, "H")}, Layout(("B", "T"), ("H",))),
     ],
 )
-def test_axes_become_rows_and_columns(signature, body, shapes, rows, cols):
-    layout = partition(op_graph(signature, body, **shapes)).layout
-    assert (layout.rows, layout.cols) == (rows, cols)
+def test_axes_become_rows_and_columns(signature, body, shapes, layout):
+    graph = op_graph(signature, body, **shapes)
+    (launch,) = forward_launches(graph, partition(graph), "op")
+    assert launch.single.layout == layout
 
 
-def test_a_tensor_that_lines_up_with_nothing_is_refused():
+def test_a_row_that_depends_on_a_sum_over_all_rows_is_refused():
     body = "return torch.exp(x) * w.sum() + y * w.sum()"
     graph = op_graph(f"{X}, y: torch.Tensor, w: torch.Tensor", body, x=ROWS, y=("B", 1, "H"), w=("H",))
     with pytest.raises(Unsupported) as caught:
-        partition(graph)
+        scheduled(written("w: torch.Tensor", "return w * 2", w=("H",)), graph, Options())
     assert caught.value.what and caught.value.where

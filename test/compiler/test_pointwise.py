@@ -17,7 +17,6 @@ from compiler_cases import written
 from pointwise_cases import CASES
 from pointwise_cases import DOMAINS
 from pointwise_cases import GRAPH_ONLY
-from pointwise_cases import UNSAVED
 
 from liger_dev.compiler import describe
 from liger_dev.compiler import operation_values
@@ -103,11 +102,13 @@ def test_graph_is_torchs(case):
     given, (upstream, wanted) = inputs(*case), truth(*case)
     made = graph(case[1])
     (output,) = made.outputs
-    dims = [output.dims, *(item.dims for item in made.inputs if item.name in made.gradients)]
-    laid = {item.name: laid_out(given[item.name], item.dims, SIZES) for item in made.inputs}
-    laid[f"d{output.name}"] = laid_out(upstream, output.dims, SIZES)
-    found = evaluate(made, [output.value, *made.gradients.values()], laid, {}, SIZES)
-    expected = [laid_out(w, d, SIZES) for w, d in zip(wanted, dims)]
+    dims = [output.dims, *(item.dims for item in made.inputs if (item.name, ()) in made.gradients)]
+    roots = [output.value, *made.gradients.values()]
+    known = {**given, f"d{output.name}": upstream}
+    leaves = [v for v in made.walk(roots) if v.op == "input"]
+    laid = {v: laid_out(known[v.attr("name")], made.dims_of(v.attr("name")), (), SIZES) for v in leaves}
+    found = evaluate(made, roots, laid, {}, SIZES)
+    expected = [laid_out(w, d, (), SIZES) for w, d in zip(wanted, dims)]
     check([f.expand_as(e) for f, e in zip(found, expected)], expected, 1e-9, 1e-12)
 
 
@@ -145,14 +146,7 @@ def op_text(line):
     return render(OP, named), named["function_class_name"]
 
 
-def emitted(case):
-    """A case with a mark if its wrappers or loads are still to come; they pass as soon as they are there."""
-    awaited = "bool and int inputs" if set(variables(case[1])) & set(DTYPES) else "no saved tensor"
-    marks = [pytest.mark.xfail(reason=awaited, strict=False)] if awaited[0] == "b" or case[1] in UNSAVED else []
-    return pytest.param(case, marks=marks, id=": ".join(case))
-
-
-@pytest.mark.parametrize("case", [emitted(c) for c in CASES if c[1] not in GRAPH_ONLY])
+@pytest.mark.parametrize("case", [c for c in CASES if c[1] not in GRAPH_ONLY], ids=": ".join)
 def test_kernels_are_torchs(case, in_triton):
     found = in_triton[case]
     assert not isinstance(found, str), found

@@ -112,7 +112,7 @@ def fused_add_rms_norm_forward(x, residual, weight, eps):
     n_rows, n_cols = row_shape(x)
     check_floating(x=x, residual=residual, weight=weight)
     check_shape("residual", residual, x.shape)
-    check_shape("weight", weight, (n_cols,))
+    check_shape("weight", weight, (x.shape[-1],))
     x = x.contiguous()
     residual = residual.contiguous()
     weight = weight.contiguous()
@@ -143,7 +143,7 @@ def fused_add_rms_norm_backward(dy, dsummed, weight, summed, rstd, needs_dx=True
     n_rows, n_cols = row_shape(dy)
     dy = dy.contiguous()
     dsummed = dsummed.contiguous()
-    dx = torch.empty_like(summed) if needs_dx else None
+    dx = torch.empty_like(dsummed) if needs_dx else None
     BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
     n_programs = min(triton.cdiv(n_rows, BLOCK_ROWS), sm_count(dy.device))
     dweight_partial = (

@@ -124,8 +124,8 @@ def layer_norm_forward(x, weight, bias, eps):
     """Returns y, x, weight, mean, rstd."""
     n_rows, n_cols = row_shape(x)
     check_floating(x=x, weight=weight, bias=bias)
-    check_shape("weight", weight, (n_cols,))
-    check_shape("bias", bias, (n_cols,))
+    check_shape("weight", weight, (x.shape[-1],))
+    check_shape("bias", bias, (x.shape[-1],))
     x = x.contiguous()
     weight = weight.contiguous() if weight is not None else None
     bias = bias.contiguous() if bias is not None else None

@@ -103,7 +103,7 @@ def rms_norm_forward(x, weight, eps, offset):
     """Returns y, x, weight, rstd."""
     n_rows, n_cols = row_shape(x)
     check_floating(x=x, weight=weight)
-    check_shape("weight", weight, (n_cols,))
+    check_shape("weight", weight, (x.shape[-1],))
     x = x.contiguous()
     weight = weight.contiguous()
     y = torch.empty_like(x, dtype=torch.promote_types(x.dtype, weight.dtype))

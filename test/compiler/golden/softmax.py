@@ -13,8 +13,10 @@ import triton.language as tl
 
 from torch.autograd.function import once_differentiable
 
+from kernels.ops.utils import LONG_ROW
 from kernels.ops.utils import check_floating
 from kernels.ops.utils import device_guard
+from kernels.ops.utils import loop_settings
 from kernels.ops.utils import row_settings
 from kernels.ops.utils import row_shape
 
@@ -45,6 +47,46 @@ def _softmax_forward_kernel(
 
 
 @triton.jit
+def _softmax_forward_looped_kernel(
+    x_ptr,
+    y_ptr,
+    n_rows,
+    n_cols,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_COLS: tl.constexpr,
+):
+    rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
+    row_mask = rows < n_rows
+
+    row_max = tl.full((BLOCK_ROWS, 1), float("-inf"), dtype=tl.float32)
+    denominator = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
+    for start in range(0, n_cols, BLOCK_COLS):
+        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
+        mask = row_mask & (cols < n_cols)
+        offsets = rows * n_cols + cols
+
+        x = tl.load(x_ptr + offsets, mask=mask, other=float("-inf")).to(tl.float32)
+
+        new_max = tl.maximum(row_max, tl.max(x, axis=1, keep_dims=True))
+        shift = tl.where(new_max == float("-inf"), 0.0, new_max)  # no NaN while all is -inf
+        denominator = denominator * tl.exp(row_max - shift) + tl.sum(tl.exp(x - shift), axis=1, keep_dims=True)
+        row_max = new_max
+
+    for start in range(0, n_cols, BLOCK_COLS):
+        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
+        mask = row_mask & (cols < n_cols)
+        offsets = rows * n_cols + cols
+
+        x = tl.load(x_ptr + offsets, mask=mask, other=float("-inf")).to(tl.float32)
+
+        shifted = x - row_max
+        numerator = tl.exp(shifted)
+        y = numerator / denominator
+
+        tl.store(y_ptr + offsets, y, mask=mask)
+
+
+@triton.jit
 def _softmax_backward_kernel(
     dy_ptr,
     y_ptr,
@@ -68,17 +110,61 @@ def _softmax_backward_kernel(
     tl.store(dx_ptr + offsets, dx, mask=mask)
 
 
+@triton.jit
+def _softmax_backward_looped_kernel(
+    dy_ptr,
+    y_ptr,
+    dx_ptr,
+    n_rows,
+    n_cols,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_COLS: tl.constexpr,
+):
+    rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
+    row_mask = rows < n_rows
+
+    dot = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
+    for start in range(0, n_cols, BLOCK_COLS):
+        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
+        mask = row_mask & (cols < n_cols)
+        offsets = rows * n_cols + cols
+
+        dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+        y = tl.load(y_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+
+        dot += tl.sum(dy * y, axis=1, keep_dims=True)
+
+    for start in range(0, n_cols, BLOCK_COLS):
+        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
+        mask = row_mask & (cols < n_cols)
+        offsets = rows * n_cols + cols
+
+        dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+        y = tl.load(y_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+
+        dx = y * (dy - dot)
+
+        tl.store(dx_ptr + offsets, dx, mask=mask)
+
+
 def softmax_forward(x):
     """Returns y."""
     n_rows, n_cols = row_shape(x)
     check_floating(x=x)
     x = x.contiguous()
     y = torch.empty_like(x)
-    BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
-    with device_guard(x.device):
-        _softmax_forward_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
-            x, y, n_rows, n_cols, BLOCK_ROWS=BLOCK_ROWS, BLOCK_COLS=BLOCK_COLS, num_warps=num_warps
-        )
+    if n_cols <= LONG_ROW:
+        BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
+        with device_guard(x.device):
+            _softmax_forward_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
+                x, y, n_rows, n_cols, BLOCK_ROWS=BLOCK_ROWS, BLOCK_COLS=BLOCK_COLS, num_warps=num_warps
+            )
+    else:
+        BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)
+        with device_guard(x.device):
+            _softmax_forward_looped_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
+                x, y, n_rows, n_cols, BLOCK_ROWS=BLOCK_ROWS, BLOCK_COLS=BLOCK_COLS, num_warps=num_warps
+            )
     return y
 
 
@@ -87,11 +173,18 @@ def softmax_backward(dy, y):
     n_rows, n_cols = row_shape(dy)
     dy = dy.contiguous()
     dx = torch.empty_like(y)
-    BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
-    with device_guard(dy.device):
-        _softmax_backward_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
-            dy, y, dx, n_rows, n_cols, BLOCK_ROWS=BLOCK_ROWS, BLOCK_COLS=BLOCK_COLS, num_warps=num_warps
-        )
+    if n_cols <= LONG_ROW:
+        BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
+        with device_guard(dy.device):
+            _softmax_backward_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
+                dy, y, dx, n_rows, n_cols, BLOCK_ROWS=BLOCK_ROWS, BLOCK_COLS=BLOCK_COLS, num_warps=num_warps
+            )
+    else:
+        BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)
+        with device_guard(dy.device):
+            _softmax_backward_looped_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
+                dy, y, dx, n_rows, n_cols, BLOCK_ROWS=BLOCK_ROWS, BLOCK_COLS=BLOCK_COLS, num_warps=num_warps
+            )
     return dx
 
 

@@ -16,6 +16,7 @@ from torch.autograd.function import once_differentiable
 from kernels.ops.utils import check_floating
 from kernels.ops.utils import check_shape
 from kernels.ops.utils import device_guard
+from kernels.ops.utils import loop_stages
 from kernels.ops.utils import row_settings
 from kernels.ops.utils import row_shape
 from kernels.ops.utils import sm_count
@@ -67,13 +68,14 @@ def _rms_norm_backward_kernel(
     NEEDS_DWEIGHT: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLS: tl.constexpr,
+    NUM_STAGES: tl.constexpr,
 ):
     cols = tl.arange(0, BLOCK_COLS)[None, :]
     col_mask = cols < n_cols
     weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
     dweight = tl.zeros((1, BLOCK_COLS), dtype=tl.float32)
 
-    for block in tl.range(tl.program_id(0), tl.cdiv(n_rows, BLOCK_ROWS), tl.num_programs(0)):
+    for block in tl.range(tl.program_id(0), tl.cdiv(n_rows, BLOCK_ROWS), tl.num_programs(0), num_stages=NUM_STAGES):
         rows = (tl.cast(block, tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
         row_mask = rows < n_rows
         mask = row_mask & col_mask
@@ -104,7 +106,7 @@ def rms_norm_forward(x, weight, eps, offset):
     check_shape("weight", weight, (n_cols,))
     x = x.contiguous()
     weight = weight.contiguous()
-    y = torch.empty_like(x, dtype=torch.result_type(x, weight))
+    y = torch.empty_like(x, dtype=torch.promote_types(x.dtype, weight.dtype))
     rstd = torch.empty(n_rows, dtype=torch.float32, device=x.device)
     BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
     with device_guard(x.device):
@@ -130,7 +132,7 @@ def rms_norm_backward(dy, x, weight, rstd, offset, needs_dx=True, needs_dweight=
     dy = dy.contiguous()
     dx = torch.empty_like(x) if needs_dx else None
     BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
-    n_programs = min(triton.cdiv(n_rows, BLOCK_ROWS), 2 * sm_count(dy.device))
+    n_programs = min(triton.cdiv(n_rows, BLOCK_ROWS), sm_count(dy.device))
     dweight_partial = (
         torch.empty((n_programs, n_cols), dtype=torch.float32, device=dy.device) if needs_dweight else None
     )
@@ -149,6 +151,7 @@ def rms_norm_backward(dy, x, weight, rstd, offset, needs_dx=True, needs_dweight=
             NEEDS_DWEIGHT=needs_dweight,
             BLOCK_ROWS=BLOCK_ROWS,
             BLOCK_COLS=BLOCK_COLS,
+            NUM_STAGES=loop_stages(n_cols),
             num_warps=num_warps,
         )
     dweight = dweight_partial.sum(0).to(weight.dtype) if needs_dweight else None

@@ -1,0 +1,261 @@
+"""RMS normalisation that a condition modulates: y = weight * x / rms(x) * (1 + scale), one scale a sample.
+
+    y = weight * x_hat * (scale + 1), where x_hat = x * rstd, rstd = rsqrt(sum[H](x * x) / H + eps)
+    dx = (dx_hat - x_hat * (sum[H](dx_hat * x_hat) / H)) * rstd, where dx_hat = dy * (scale + 1) * weight
+    dweight = sum[B, T](dy * x_hat * (scale + 1))
+    dscale = sum[T](dy * x_hat * weight)
+
+Launch: a program holds BLOCK_ROWS whole rows; in backward it strides over rows and keeps its part of dweight.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from torch.autograd.function import once_differentiable
+
+from kernels.ops.utils import check_floating
+from kernels.ops.utils import check_shape
+from kernels.ops.utils import column_settings
+from kernels.ops.utils import device_guard
+from kernels.ops.utils import loop_stages
+from kernels.ops.utils import row_settings
+from kernels.ops.utils import row_shape
+from kernels.ops.utils import sm_count
+
+
+@triton.jit
+def _modulated_rms_norm_forward_kernel(
+    x_ptr,
+    weight_ptr,
+    scale_ptr,
+    y_ptr,
+    rstd_ptr,
+    n_rows,
+    n_cols,
+    n_T,
+    eps: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_COLS: tl.constexpr,
+):
+    rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
+    cols = tl.arange(0, BLOCK_COLS)[None, :]
+    row_mask = rows < n_rows
+    col_mask = cols < n_cols
+    mask = row_mask & col_mask
+    offsets = rows * n_cols + cols
+    scale_offsets = rows // n_T * n_cols + cols
+
+    x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+    weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
+    scale = tl.load(scale_ptr + scale_offsets, mask=mask, other=0.0).to(tl.float32)
+
+    rstd = tl.rsqrt(tl.sum(x * x, axis=1, keep_dims=True) / n_cols + eps)
+    x_hat = x * rstd
+    y = weight * x_hat * (scale + 1.0)
+
+    tl.store(rstd_ptr + rows, rstd, mask=row_mask)
+    tl.store(y_ptr + offsets, y, mask=mask)
+
+
+@triton.jit
+def _modulated_rms_norm_backward_kernel(
+    dy_ptr,
+    x_ptr,
+    weight_ptr,
+    scale_ptr,
+    rstd_ptr,
+    dx_ptr,
+    dweight_partial_ptr,
+    n_rows,
+    n_cols,
+    n_T,
+    NEEDS_DX: tl.constexpr,
+    NEEDS_DWEIGHT: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_COLS: tl.constexpr,
+    NUM_STAGES: tl.constexpr,
+):
+    cols = tl.arange(0, BLOCK_COLS)[None, :]
+    col_mask = cols < n_cols
+    weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
+    dweight = tl.zeros((1, BLOCK_COLS), dtype=tl.float32)
+
+    for block in tl.range(tl.program_id(0), tl.cdiv(n_rows, BLOCK_ROWS), tl.num_programs(0), num_stages=NUM_STAGES):
+        rows = (tl.cast(block, tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
+        row_mask = rows < n_rows
+        mask = row_mask & col_mask
+        offsets = rows * n_cols + cols
+        scale_offsets = rows // n_T * n_cols + cols
+
+        dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+        x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+        scale = tl.load(scale_ptr + scale_offsets, mask=mask, other=0.0).to(tl.float32)
+        rstd = tl.load(rstd_ptr + rows, mask=row_mask, other=0.0)
+
+        x_hat = x * rstd
+        shifted = scale + 1.0
+        dx_hat = dy * shifted * weight
+        mean_dot = tl.sum(dx_hat * x_hat, axis=1, keep_dims=True) / n_cols
+        dx = (dx_hat - x_hat * mean_dot) * rstd
+
+        if NEEDS_DX:
+            tl.store(dx_ptr + offsets, dx, mask=mask)
+        if NEEDS_DWEIGHT:
+            dweight += tl.sum(dy * x_hat * shifted, axis=0, keep_dims=True)
+
+    if NEEDS_DWEIGHT:
+        tl.store(dweight_partial_ptr + tl.program_id(0) * n_cols + cols, dweight, mask=col_mask)
+
+
+@triton.jit
+def _modulated_rms_norm_dscale_kernel(
+    dy_ptr,
+    x_ptr,
+    weight_ptr,
+    rstd_ptr,
+    dscale_ptr,
+    n_rows,
+    n_cols,
+    n_H,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_COLS: tl.constexpr,
+):
+    rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
+    row_mask = rows < n_rows
+    weight_offsets = rows % n_H
+    weight = tl.load(weight_ptr + weight_offsets, mask=row_mask, other=0.0).to(tl.float32)
+
+    dscale = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
+    for start in range(0, n_cols, BLOCK_COLS):
+        cols = (start + tl.arange(0, BLOCK_COLS).to(tl.int64))[None, :]
+        mask = row_mask & (cols < n_cols)
+        dy_offsets = rows // n_H * (n_H * n_cols) + cols * n_H + rows % n_H
+        rstd_offsets = rows // n_H * n_cols + cols
+
+        dy = tl.load(dy_ptr + dy_offsets, mask=mask, other=0.0).to(tl.float32)
+        x = tl.load(x_ptr + dy_offsets, mask=mask, other=0.0).to(tl.float32)
+        rstd = tl.load(rstd_ptr + rstd_offsets, mask=mask, other=0.0)
+
+        x_hat = x * rstd
+        dscale += tl.sum(dy * x_hat * weight, axis=1, keep_dims=True)
+
+    tl.store(dscale_ptr + rows, dscale, mask=row_mask)
+
+
+def modulated_rms_norm_forward(x, weight, scale, eps):
+    """Returns y, x, weight, scale, rstd."""
+    n_rows, n_cols = row_shape(x)
+    check_floating(x=x, weight=weight, scale=scale)
+    check_shape("weight", weight, (x.shape[-1],))
+    check_shape("scale", scale, (*x.shape[:-2], 1, x.shape[-1]))
+    x = x.contiguous()
+    weight = weight.contiguous()
+    scale = scale.contiguous()
+    y = torch.empty_like(x)
+    rstd = torch.empty(n_rows, dtype=torch.float32, device=x.device)
+    BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
+    with device_guard(x.device):
+        _modulated_rms_norm_forward_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
+            x,
+            weight,
+            scale,
+            y,
+            rstd,
+            n_rows,
+            n_cols,
+            x.shape[-2],
+            eps=eps,
+            BLOCK_ROWS=BLOCK_ROWS,
+            BLOCK_COLS=BLOCK_COLS,
+            num_warps=num_warps,
+        )
+    return y, x, weight, scale, rstd
+
+
+def modulated_rms_norm_backward(dy, x, weight, scale, rstd, needs_dx=True, needs_dweight=True, needs_dscale=True):
+    """Returns dx, dweight, dscale."""
+    n_rows, n_cols = row_shape(dy)
+    dy = dy.contiguous()
+    dx = torch.empty_like(x) if needs_dx else None
+    BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
+    n_programs = min(triton.cdiv(n_rows, BLOCK_ROWS), sm_count(dy.device))
+    dweight_partial = (
+        torch.empty((n_programs, n_cols), dtype=torch.float32, device=dy.device) if needs_dweight else None
+    )
+    with device_guard(dy.device):
+        _modulated_rms_norm_backward_kernel[(n_programs,)](
+            dy,
+            x,
+            weight,
+            scale,
+            rstd,
+            dx,
+            dweight_partial,
+            n_rows,
+            n_cols,
+            dy.shape[-2],
+            NEEDS_DX=needs_dx,
+            NEEDS_DWEIGHT=needs_dweight,
+            BLOCK_ROWS=BLOCK_ROWS,
+            BLOCK_COLS=BLOCK_COLS,
+            NUM_STAGES=loop_stages(n_cols),
+            num_warps=num_warps,
+        )
+    dweight = dweight_partial.sum(0).to(weight.dtype) if needs_dweight else None
+    n_rows, n_cols = scale.numel(), dy.shape[-2]
+    dscale = torch.empty_like(scale) if needs_dscale else None
+    if needs_dscale:
+        BLOCK_ROWS, BLOCK_COLS, num_warps = column_settings(n_rows, n_cols)
+        with device_guard(dy.device):
+            _modulated_rms_norm_dscale_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
+                dy,
+                x,
+                weight,
+                rstd,
+                dscale,
+                n_rows,
+                n_cols,
+                dy.shape[-1],
+                BLOCK_ROWS=BLOCK_ROWS,
+                BLOCK_COLS=BLOCK_COLS,
+                num_warps=num_warps,
+            )
+    return dx, dweight, dscale
+
+
+class LigerModulatedRmsNormFunction(torch.autograd.Function):
+    """y = modulated_rms_norm(x, weight, scale, eps)
+
+    Tensors are float32, bfloat16 or float16; one that is not contiguous is copied once. No second derivative.
+
+    Args:
+        x: (B, T, H).
+        weight: (H,).
+        scale: (B, 1, H).
+
+    Returns:
+        y: (B, T, H).
+    """
+
+    @staticmethod
+    def forward(ctx, x, weight, scale, eps):
+        y, x, weight, scale, rstd = modulated_rms_norm_forward(x, weight, scale, eps)
+        ctx.save_for_backward(x, weight, scale, rstd)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        x, weight, scale, rstd = ctx.saved_tensors
+        dx, dweight, dscale = modulated_rms_norm_backward(
+            dy,
+            x,
+            weight,
+            scale,
+            rstd,
+            needs_dx=ctx.needs_input_grad[0],
+            needs_dweight=ctx.needs_input_grad[1],
+            needs_dscale=ctx.needs_input_grad[2],
+        )
+        return dx, dweight, dscale, None
