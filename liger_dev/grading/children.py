@@ -130,6 +130,7 @@ class Answers:
     function: str
     device: str
     bad: str = ""
+    gone: bool = False
 
 
 def ask_candidate(request: Request, called: Sequence[Called]) -> Answers:
@@ -152,7 +153,7 @@ def ask_candidate(request: Request, called: Sequence[Called]) -> Answers:
                 bad = bad or str(error)
     if (out / "end.json").is_file() and not done.returncode:
         device = str(json.loads((out / "end.json").read_text())["device"])
-    return Answers(found, done, function, device, bad)
+    return Answers(found, done, function, device, bad, gone=not out.is_dir())
 
 
 def _own_copy(request: Request, folder: Path) -> tuple[Path, Path]:

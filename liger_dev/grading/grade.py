@@ -90,11 +90,11 @@ def _judged(request: Request, called: Sequence[Called], answers: Answers) -> Ver
         refused += [refusal] if refusal else []
     records = {one.file: answers.found[one.file][0] for one in finished}
     cases = [one.case for one in called]
-    launches = {(phase, name) for record in records.values() for phase, name, _ in record["launches"]}
+    launches = [{(phase, name) for phase, name, _ in record["launches"]} for record in records.values()]
     counts = [
-        (phase, name, sum((p, n) == (phase, name) for r in records.values() for p, n, _ in r["launches"]))
-        for phase, name in sorted(launches)
-        if phase in ("forward", "backward")
+        (*launch, sum(launch in found for found in launches))
+        for launch in sorted(set().union(*launches))
+        if launch[0] in ("forward", "backward")
     ]
     return Verdict(
         judge.group(faults, cases),

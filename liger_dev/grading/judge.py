@@ -35,6 +35,8 @@ def judge_child(answers: Answers, called: Sequence[Called]) -> list[Fault]:
     done, count = answers.done, f"after {len(answers.found)} of {len(called)} cases"
     if done.timed_out:
         return [Fault("hangs", count, f"it did not end within {round(done.seconds)} s")]
+    if answers.gone:
+        return [Fault("removes its results", count, "the folder that they go to is no longer there")]
     if answers.bad:
         return [Fault("writes what is no result", count, answers.bad)]
     if done.returncode < 0:

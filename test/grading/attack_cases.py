@@ -56,7 +56,7 @@ HARNESS = {
     "exits_at_import": Attack("code at import", "ends the process"),
     "prints_pass": Attack("import os", "ends the process"),
     "edits_tests": Attack("import pathlib", "changes files that are not its own"),
-    "kills_evidence": Attack("import shutil", "crashes"),
+    "kills_evidence": Attack("import shutil", "removes its results"),
     "kills_its_parent": Attack("import signal", "crashes"),
     "opens_a_socket": Attack("import socket", "fails"),
 }

@@ -116,8 +116,7 @@ def test_the_honest_kernel_passes_with_margins(workspace):
 def test_no_secret_reaches_a_candidate(workspace, monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "a secret that no child may see")
     verdict = grade(request(workspace, "reads_the_environment", static=False))
-    assert "PATH=" in str(verdict.faults)
-    assert "a secret" not in str(verdict.faults)
+    assert "the key is None" in str(verdict.faults)
 
 
 def test_what_a_candidate_forks_does_not_outlive_it(workspace):

@@ -20,5 +20,5 @@ class Softmax(torch.autograd.Function):
     def backward(ctx, dy):
         (y,) = ctx.saved_tensors
         dx = softmax_backward(dy, y)
-        y.copy_(dx)
+        y.data.copy_(dx)
         return dx
