@@ -1,5 +1,6 @@
 """Running code that is not ours: takes a command, gives what it printed, how it ended and what protected us meanwhile."""
 
+import ctypes
 import functools
 import glob
 import json
@@ -114,6 +115,7 @@ def run_child(
     Everything is ended on a timeout, on any exception here (KeyboardInterrupt too), and when this process is killed.
     """
     scratch = scratch.resolve()
+    _blank_own_secrets()
     environment = child_environment(scratch, env)
     devices = gpu_devices() if environment.get("CUDA_VISIBLE_DEVICES") != "" else []
     rlimits, protection = _rlimits(limits, bool(devices))
@@ -166,6 +168,22 @@ def child_environment(scratch: Path, extra: Mapping[str, str]) -> dict[str, str]
         "MPLCONFIGDIR": str(scratch / ".cache" / "matplotlib"),
     }
     return environment | dict(extra)
+
+
+@functools.lru_cache(maxsize=None)
+def _blank_own_secrets() -> None:
+    """Overwrites secrets where the system shows this process's environment to others; `os.environ` keeps them.
+
+    Without bubblewrap a child of the same user may read `/proc/PID/environ` of this process, which the system keeps as
+    it was at the start. What this process starts with an inherited environment gets blanks, too.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    getenv = ctypes.CDLL(None).getenv
+    getenv.restype = ctypes.c_void_p
+    for name in os.environ:
+        if any(part in name for part in _SECRET) and (address := getenv(name.encode())):
+            ctypes.memset(address, ord("-"), len(ctypes.string_at(address)))
 
 
 def gpu_devices() -> list[str]:
