@@ -30,6 +30,7 @@ from liger_dev.gate import Mend
 from liger_dev.pipeline import Context
 from liger_dev.profile import KernelProfile
 from liger_dev.profile import parse_profile
+from liger_dev.profile import print_profile
 from liger_dev.records import ChangeSet
 from liger_dev.records import Source
 from liger_dev.repair import Repair
@@ -205,8 +206,9 @@ def modify(context: Context, remark: str = "") -> ChangeSet:
 
     def derive(name: str, text: str, profile: KernelProfile) -> KernelProfile:
         source = Source("function", text, name, f"kernels/reference/{name}.py, as modified")
-        old = Analysis(analyzer.load_in_child(name, source), profile)
-        return reanalyze(context, old, source).profile
+        if is_by_agent(profile):
+            return reanalyze(context, Analysis(analyzer.load_in_child(name, source), profile), source).profile
+        return _kept(analyzer.analyze(name, source, root=context.root), print_profile(profile)).profile
 
     return modify_by_agent(request["name"], request["wish"], context.root, seat_of(context), derive, remark)
 

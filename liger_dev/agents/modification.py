@@ -25,7 +25,6 @@ from liger_dev.profile import parse_profile
 from liger_dev.profile import print_profile
 from liger_dev.records import Change
 from liger_dev.records import ChangeSet
-from liger_dev.records import digest
 from liger_dev.scratch import check_files
 from liger_dev.scratch import kernel_files
 
@@ -126,15 +125,8 @@ def _check_decorators(node: ast.stmt, where: str) -> None:
 
 
 def _change_set(root: Path, name: str, files: dict[str, str], old: KernelProfile, profile: KernelProfile) -> ChangeSet:
-    """The edited files, stamped again where the tool had generated them: an edit that was asked for is none by hand."""
+    """The edited files. A stamp stays as it was, so that they count as edited by hand: generating again must not undo
+    what was asked for."""
     if profile != old:
-        path = f"profiles/{name}.yaml"
-        files = {path: print_profile(profile), **files}
-    changes = []
-    for path, text in files.items():
-        before = workspace.read(root, path) or ""
-        stamp = render.read_stamp(before)
-        if stamp is not None and not render.is_hand_edited(before):
-            text = render.stamp(text, stamp["source"], digest(print_profile(profile)), stamp["template"])
-        changes.append(Change(path, text, workspace.base_of(root, path)))
-    return ChangeSet(tuple(changes))
+        files = {f"profiles/{name}.yaml": print_profile(profile), **files}
+    return ChangeSet(tuple(Change(path, text, workspace.base_of(root, path)) for path, text in files.items()))

@@ -47,14 +47,14 @@ def warps(number):
     return calls("edit_file", path=OP, old="num_warps=4", new=f"num_warps={number}")
 
 
-def test_only_what_was_asked_is_edited_and_a_generated_file_stays_one(serve, center):
+def test_only_what_was_asked_is_edited_and_is_not_overwritten_later(serve, center):
     (center / OP).write_text(render.stamp((center / OP).read_text(), "profiles/center.yaml", "1" * 8, "2" * 8))
     script = serve(change(warps(8), grown(center)))
     before = hashes(center)
     changes = modify_by_agent("center", "use eight warps", center, seat_in(center), never)
     contents = {c.path: c.content for c in changes.changes}
     assert list(contents) == [OP, TEST] and "num_warps=8" in contents[OP] and "def test_two" in contents[TEST]
-    assert not render.is_hand_edited(contents[OP])
+    assert render.is_hand_edited(contents[OP]), "generating again would undo it unasked"
     task = script.requests[0]["messages"][0]["content"]
     assert "use eight warps" in task and "`test/kernels/test_center.py`" in task and "center.yaml` (locked)" in task
     kept = {path: text for path, text in hashes(center).items() if not path.startswith(".liger-dev")}
