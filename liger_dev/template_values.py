@@ -99,6 +99,8 @@ def _depends_on_rank(node: ast.AST) -> bool:
             return True
         case ast.Subscript(value=ast.Attribute(attr="shape"), slice=index):
             return _from_the_front(index)
+        case ast.Subscript(slice=ast.Tuple(elts=[first, *_])):  # x[:, None], but not x[..., None]
+            return not (isinstance(first, ast.Constant) and first.value is Ellipsis)
     return False
 
 

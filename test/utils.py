@@ -43,6 +43,8 @@ def transposed(x):
 
 def sliced(x):
     """The same values as every second element of a larger storage, from its second on."""
+    if x.dim() == 0:
+        return x
     storage = x.new_zeros((*x.shape[:-1], 2 * x.shape[-1] + 1))
     return storage[..., 1::2].copy_(x)
 
