@@ -8,8 +8,10 @@ forged rests on the static reading, since a candidate that passes it can't name 
 bubblewrap, files and the network are guarded by the static reading alone; the verdict lists the protection in force.
 """
 
+import ctypes
 import hashlib
 import json
+import signal
 import sys
 
 from collections.abc import Sequence
@@ -35,7 +37,14 @@ from liger_dev.grading.static_reading import read_files
 from liger_dev.grading.verdict import Fault
 from liger_dev.grading.verdict import Verdict
 
+# The grading ends when the tool is killed, and the children's supervisors end with it.
+_PR_SET_PDEATHSIG = 1
 _PACKAGE = Path(__file__).resolve().parent.parent
+# What decides: a candidate that changed one of these would judge itself.
+_OWN = (
+    "allowed bounds candidate_child cases children compare draw grade interpreter judge mutants mutation "
+    "mutation_server reference_child request static_reading trace truth verdict wire"
+).split()
 _GPU_MODES = ("compiled", "autocast", "side stream", "captured")
 
 
@@ -123,7 +132,7 @@ def hashes(request: Request) -> dict[str, str]:
     paths = [Path(request.op), *map(Path, request.hashed)]
     found = {_shown(path, request): _digest(path) for path in paths}
     own = hashlib.sha256()
-    for path in sorted([*_PACKAGE.glob("grading/*.py"), *_PACKAGE.glob("sandbox*.py")]):
+    for path in (_PACKAGE / "grading" / f"{name}.py" for name in _OWN):
         own.update(path.read_bytes())
     return {**found, "liger_dev/grading": own.hexdigest()}
 
@@ -139,6 +148,7 @@ def _digest(path: Path) -> str:
 
 
 def main(request_path: Path, verdict_path: Path) -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     torch.set_num_threads(1)
     request = Request.from_json(json.loads(request_path.read_text()))
     try:

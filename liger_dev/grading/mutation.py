@@ -28,7 +28,6 @@ from liger_dev.grading.verdict import Strength
 from liger_dev.sandbox import Limits
 from liger_dev.sandbox import run_child
 
-LEAST_KILL_RATE = 0.95
 _TOOL = Path(__file__).resolve().parent.parent.parent
 _WORKERS = 2
 _NOT_COLLECTED = (2, 3, 4, 5)
