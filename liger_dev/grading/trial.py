@@ -31,6 +31,8 @@ from liger_dev.render import render
 _EVEN = (2, 4, 6, 10, 14, 22, 26, 34)
 _ODD = (3, 5, 7, 9, 11, 13, 15, 17)
 _WIDE = 131
+# More columns than a program holds at once: rows of this length are looped over.
+_LONG = 20002
 # Of the largest value; bfloat16 has eight bits, and some references round at every step.
 _TOLERANCES = {torch.float32: 2e-4, torch.bfloat16: 5e-2}
 _UTILS = "kernels/ops/utils.py.jinja"
@@ -111,7 +113,9 @@ def _size_sets(reference: Reference) -> list[dict[str, int]]:
     last = [tensor.shape[-1] for tensor in reference.tensors if tensor.shape]
     widest = next((axis for axis in last if isinstance(axis, str)), "")
     even, odd, ones = dict(zip(axes, _EVEN)), dict(zip(axes, _ODD)), dict.fromkeys(axes, 1)
-    return [even, odd, {**odd, widest: _WIDE}, ones] if widest else [even]
+    if not widest:
+        return [even]
+    return [even, odd, {**odd, widest: _WIDE}, ones, {**dict.fromkeys(axes, 2), widest: _LONG}]
 
 
 def _inputs(
