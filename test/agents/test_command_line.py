@@ -68,7 +68,7 @@ def test_prose_becomes_a_kernel_through_a_limit_a_cut_and_a_repair(tmp_path):
     assert script.problems == [] and script.replies == []
     report = (tmp_path / f"benchmark/results/{NAME}.md").read_text()
     assert "failed: kernel logic" in report and "the mirrored column was off by one" in report
-    assert "| validator | claude-opus-5-5 | 2 |" in report and "| all |  | 7 |" in report
+    assert "| validator | claude-opus-5-5 | 2 |" in report and "| all |  | 6 |" in report
     assert (tmp_path / OP_PATH).read_text().count("(n_cols - 1 - cols)") == 1
     assert "a row is the last axis" in (tmp_path / f"profiles/{NAME}.yaml").read_text()
     shown = liger_dev(tmp_path, "show", run.id, "--transcript", "--root", ".")
@@ -76,12 +76,6 @@ def test_prose_becomes_a_kernel_through_a_limit_a_cut_and_a_repair(tmp_path):
     assert "| all |" in shown.stdout and "$0." in shown.stdout
     for file in tmp_path.rglob("*"):
         assert not file.is_file() or KEY.encode() not in file.read_bytes(), f"the key is in {file}"
-    # All stages again, from the transcripts alone: the server is gone.
-    shutil.rmtree(run.folder / "stages")
-    (run.folder / "events.jsonl").unlink()
-    again = liger_dev(tmp_path, "resume", run.id, "--root", ".", "--yes", url="http://127.0.0.1:9", key="")
-    assert again.returncode == 0, again.stdout + again.stderr
-    assert (tmp_path / f"benchmark/results/{NAME}.md").read_text() == report
 
 
 def test_a_budget_that_is_reached_ends_with_code_4_and_more_of_it_goes_on(tmp_path):
@@ -94,7 +88,12 @@ def test_a_budget_that_is_reached_ends_with_code_4_and_more_of_it_goes_on(tmp_pa
         script.replies[:] = [submits()]
         more = liger_dev(tmp_path, "resume", run.id, "--max-cost", "1", "--root", ".", url=url)
     assert more.returncode == 3, more.stdout + more.stderr
-    assert len(script.requests) == 2 and "[...]" not in more.stdout and "torch.flip" in more.stdout
+    assert len(script.requests) == 2 and "torch.flip" in more.stdout
+    # The stage again, from its transcript alone: server and key are gone.
+    shutil.rmtree(run.folder / "stages")
+    (run.folder / "events.jsonl").unlink()
+    again = liger_dev(tmp_path, "resume", run.id, "--root", ".", url="http://127.0.0.1:9", key="")
+    assert (again.returncode, again.stdout) == (3, more.stdout), again.stderr
 
 
 @pytest.mark.parametrize(
