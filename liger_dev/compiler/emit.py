@@ -245,14 +245,14 @@ class _Kernel:
         text = found.text
         if text == "0":
             return f"{place.name}_ptr"
-        if text in ("rows", "cols", "offsets"):
+        if text in ("rows", "cols", "offsets") or text.isdigit():
             return f"{place.name}_ptr + {text}"
         if not self.layout.flat and text == "rows * n_cols + cols":
             self.plain = True
             return f"{place.name}_ptr + offsets"
         if text not in self.shared:
             self.shared[text] = unique(f"{owner}_offsets", {*self.shared.values(), *_RESERVED})
-            outside = self.spec.persistent and kind == "col"
+            outside = self.spec.persistent and kind in ("col", "scalar")
             (self.head if outside else self.block.addresses).append(f"{self.shared[text]} = {text}")
         return f"{place.name}_ptr + {self.shared[text]}"
 

@@ -14,6 +14,7 @@ from liger_dev.compiler.ir import Slices
 from liger_dev.compiler.ir import Value
 from liger_dev.compiler.layout import read_axes
 from liger_dev.compiler.ops import OPS
+from liger_dev.compiler.ops import fixed
 
 
 def evaluate(
@@ -73,6 +74,8 @@ def _one(
             return getattr(torch, value.op)(args[0], dim=order.index(axis))  # type: ignore[no-any-return]
         case "round" | "detach":
             return args[0]
+        case "fixed":
+            return fixed(args[0], value.attr("to"))
         case _:
             function = OPS[value.op].evaluate
             assert function is not None, f"{value.op} can't be evaluated"

@@ -93,6 +93,8 @@ class _Speller:
                 return f"{value.op}[{axes_text(value.attr('over'))}]({self.text(value.args[0])})", ATOM
             case "round":
                 return f"round({self.text(value.args[0])})", ATOM
+            case "fixed":
+                return f"{value.attr('to')}({self.text(value.args[0])})", ATOM
         row = OPS[value.op]
         parts = [self.text(arg, _needs(row, i)) for i, arg in enumerate(value.args)]
         return row.formula.format(*parts), row.formula_strength

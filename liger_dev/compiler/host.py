@@ -7,6 +7,7 @@ from liger_dev.compiler.host_values import HostValues
 from liger_dev.compiler.ir import Dims
 from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Input
+from liger_dev.compiler.ir import Slice
 from liger_dev.compiler.ir import Value
 from liger_dev.compiler.layout import Layout
 from liger_dev.compiler.layout import read_axes
@@ -265,10 +266,21 @@ def backward_lines(host: Host, given: dict[str, str] | None = None) -> list[str]
                 filled.add(name)
                 guard = next(store.guard for store in spec.stores if store.place.name == name) or spec.when
                 lines.append(_conditional(f"{name} = {_empty_gradient(host, name, shapes, lead)}", guard))
+        for acc in _sliced(launch):
+            if acc.place.name not in filled:
+                filled.add(acc.place.name)
+                fresh = f"{acc.place.name} = {_empty_gradient(host, acc.place.name, shapes, lead)}"
+                lines.append(_conditional(fresh, acc.guard))
         lines += _launch(host, launch, f"{lead}.device", "backward", shapes)
     distinct = dict.fromkeys(f"d{name}" for name in host.owner.values())
     lines.append(f"return {', '.join(distinct)}")
     return lines
+
+
+def _sliced(launch: Launch) -> list[Accumulator]:
+    """The sums that fill a slice of a gradient only."""
+    specs = [*([launch.single] if launch.single else []), *launch.looped]
+    return [acc for spec in specs for acc in (*spec.accumulators, *spec.totals) if acc.place.slices]
 
 
 def _conditional(line: str, guard: str) -> str:
@@ -333,7 +345,7 @@ def _launch(host: Host, launch: Launch, device: str, stage: str, shapes: Shapes)
     if not launch.looped:
         return single
     looped = _launch(host, Launch(None, launch.looped), device, stage, shapes)
-    own = [acc for acc in launch.single.accumulators if acc.value.axes]
+    own = [acc for acc in launch.single.accumulators if acc.value.axes and not acc.place.slices]
     made = [_conditional(f"{acc.name} = {_sum_memory(host, acc, shapes, device)}", acc.guard) for acc in own]
     limit = host.options.block_cols or "LONG_ROW"
     return [
@@ -357,7 +369,8 @@ def _guarded_kernel(host: Host, spec: KernelSpec, device: str, stage: str, shape
     lines = _kernel(host, spec, device, stage, shapes)
     if not spec.when:
         return lines
-    return [*(f"{name} = None" for name in spec.totals), f"if {spec.when.lower()}:", *(f"    {line}" for line in lines)]
+    whole = [total.name for total in spec.totals if not total.place.slices]
+    return [*(f"{name} = None" for name in whole), f"if {spec.when.lower()}:", *(f"    {line}" for line in lines)]
 
 
 def _kernel(host: Host, spec: KernelSpec, device: str, stage: str, shapes: Shapes) -> list[str]:
@@ -384,7 +397,7 @@ def _kernel(host: Host, spec: KernelSpec, device: str, stage: str, shapes: Shape
     blocks = ["BLOCK_ROWS=BLOCK_ROWS", "BLOCK_COLS=BLOCK_COLS", *stages, "num_warps=num_warps"]
     args = [*text.pointers, "n_rows", "n_cols", *sizes, *scalars, *flags, *blocks]
     grid = "n_programs" if spec.persistent else "triton.cdiv(n_rows, BLOCK_ROWS)"
-    lines = [f"{name}_partial = torch.empty(n_rows, dtype=torch.float32, device={device})" for name in spec.totals]
+    lines = [f"{t.name}_partial = torch.empty(n_rows, dtype=torch.float32, device={device})" for t in spec.totals]
     lines += [f"BLOCK_ROWS, BLOCK_COLS, num_warps = {_settings(host, spec, stage)}"]
     if spec.persistent:
         factor = f"{host.options.programs_per_sm} * " if host.options.programs_per_sm != 1 else ""
@@ -394,9 +407,31 @@ def _kernel(host: Host, spec: KernelSpec, device: str, stage: str, shapes: Shape
             fresh = f"{acc.name}_partial = torch.empty({shape}, dtype=torch.float32, device={device})"
             lines.append(_conditional(fresh, acc.guard))
     lines += [f"with device_guard({device}):", f"    {spec.name}[({grid},)]({', '.join(args)})"]
-    lines += [f"{name} = {_final_sum(host, name, 0)}" for name in spec.totals]
-    sums = [(acc, _final_sum(host, acc.name, len(acc.value.axes))) for acc in spec.accumulators]
-    return lines + [_conditional(f"{acc.name} = {total}", acc.guard) for acc, total in sums]
+    lines += [line for total in spec.totals for line in _final(host, total, "", shapes)]
+    last_if = ""
+    for line in (line for acc in spec.accumulators for line in _final(host, acc, acc.guard, shapes)):
+        if not (line.startswith("if ") and line == last_if):
+            lines.append(line)
+        last_if = line if line.startswith("if ") else last_if if line.startswith("    ") else ""
+    return lines
+
+
+def _final(host: Host, acc: Accumulator, guard: str, shapes: Shapes) -> list[str]:
+    """The gradient, or the slice of it, from its partial sums."""
+    name, cut = acc.place.name, dict(acc.place.slices)
+    if not cut:
+        return [_conditional(f"{name} = {_final_sum(host, name, len(acc.value.axes))}", guard)]
+    index = ", ".join(_index(cut[i], shapes) if i in cut else ":" for i in range(len(acc.place.dims)))
+    line = f"{name}[{index}] = {acc.name}_partial.sum(0)"
+    return [f"if {guard.lower()}:", f"    {line}"] if guard else [line]
+
+
+def _index(piece: Slice, shapes: Shapes) -> str:
+    """A slice as Python's subscript."""
+    start = " + ".join([*([str(piece.first)] if piece.first else []), *(shapes.axis(a) for a in piece.after)]) or "0"
+    if not piece.axes:
+        return start
+    return f"{start} : {start} + {piece.step} * {shapes.dim(piece.axes)} : {piece.step}"
 
 
 def _settings(host: Host, spec: KernelSpec, stage: str) -> str:

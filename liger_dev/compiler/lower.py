@@ -122,7 +122,11 @@ def _lower_all(state: Lowering, first: bool) -> list[Output]:
     graph, reference = state.graph, state.reference
     nodes = list(state.traced.graph.nodes)
     given = [tensor for tensor in reference.tensors if tensor.name not in state.traced.absent]
-    placeholders = [node for node in nodes if node.op == "placeholder"]
+    constants = state.traced.constants
+    for node in (node for node in nodes if node.name in constants):
+        state.node = node
+        state.terms[node] = _constant(state, constants[node.name])
+    placeholders = [node for node in nodes if node.op == "placeholder" and node.name not in constants]
     assert len(placeholders) == len(given), "one placeholder an input"
     for node, tensor in zip(placeholders, given):
         dims = _input_dims(state, node, tensor)
@@ -147,6 +151,14 @@ def _lower_all(state: Lowering, first: bool) -> list[Output]:
                 state.name(state.terms[node].value, targets[node])
             graph.lines.setdefault(state.terms[node].value, state.source.describe(node))
     return _outputs(state, results)
+
+
+def _constant(state: Lowering, tensor: torch.Tensor) -> Term:
+    if tensor.numel() != 1:
+        raise Unsupported(
+            f"the reference makes a tensor of {tensor.numel()} numbers", state.reference.name, "make it an argument"
+        )
+    return Term(state.number(tensor.item()), ((),) * tensor.dim())
 
 
 def _is_tensor(node: Any) -> bool:

@@ -12,6 +12,7 @@ import torch
 from liger_dev.compiler.ir import Dims
 from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Value
+from liger_dev.compiler.scalar_forms import scalar_form
 from liger_dev.compiler.source_names import SourceMap
 from liger_dev.compiler.trace import Traced
 from liger_dev.errors import Unsupported
@@ -54,11 +55,8 @@ class Lowering:
             return g.make("param", dtype="int", name=name) if name else g.const(value)
         if isinstance(value, bool) or not math.isfinite(value):
             return g.const(value)
-        for name, tagged in self.traced.tags.items():
-            for number, make in _FORMS:
-                if math.isclose(value, number(tagged), rel_tol=1e-11, abs_tol=0.0):
-                    return make(g, g.make("param", dtype="float", name=name))
-        return g.const(value)
+        tags = {name: tag for name, tag in self.traced.tags.items() if isinstance(tag, float)}
+        return scalar_form(g, value, tags) or g.const(value)
 
     def term(self, arg: Any) -> Term:
         """An argument of a node as a term: a tensor, a size, or a number."""
@@ -150,21 +148,6 @@ class SplitAxis(Exception):
 def hint(size: Any) -> int:
     """A size of an exported graph as the number that it had while it was traced."""
     return size if isinstance(size, int) else int(size.node.hint)
-
-
-Form = tuple[Callable[[float], float], Callable[[Graph, Value], Value]]
-
-_FORMS: tuple[Form, ...] = (
-    (lambda p: p, lambda g, p: p),
-    (lambda p: -p, lambda g, p: g.neg(p)),
-    (lambda p: 1.0 - p, lambda g, p: g.sub(g.const(1.0), p)),
-    (lambda p: 1.0 + p, lambda g, p: g.add(g.const(1.0), p)),
-    (lambda p: p - 1.0, lambda g, p: g.sub(p, g.const(1.0))),
-    (lambda p: 1.0 / p, lambda g, p: g.div(g.const(1.0), p)),
-    (lambda p: 2.0 * p, lambda g, p: g.mul(g.const(2.0), p)),
-    (lambda p: 0.5 * p, lambda g, p: g.mul(g.const(0.5), p)),
-    (lambda p: p * p, lambda g, p: g.mul(p, p)),
-)
 
 
 def rounded(state: Lowering, value: Value, like: frozenset[str]) -> Value:

@@ -35,7 +35,7 @@ def _pow(g: "Graph", v: "Value", d: "Value") -> list["Value | None"]:
     base, exponent = v.args
     zero = g.const(0.0)
     d_base = d_exponent = None
-    if base.op != "const":
+    if base.op not in ("const", "param"):
         lowered = g.make("pow", base, g.sub(exponent, g.const(1.0)))
         d_base = g.mul(d, g.mul(exponent, lowered))
     if exponent.op not in ("const", "param"):
@@ -116,6 +116,10 @@ def _logsumexp(g: "Graph", v: "Value", d: "Value") -> list["Value | None"]:
     return [g.mul(d, g.make("exp", g.sub(v.args[0], v)))]
 
 
+def fixed(x: torch.Tensor, to: str) -> torch.Tensor:
+    return x.to(getattr(torch, to)).double()
+
+
 def _propagating(name: str) -> str:
     return f"tl.{name}({{0}}, {{1}}, propagate_nan=tl.PropagateNan.ALL)"
 
@@ -190,11 +194,13 @@ OPS: dict[str, Op] = {
     "float": Op(
         1, "tl.cast({0}, tl.float32)", "float({0})", ATOM, lambda x: x.double(), lambda g, v, d: [None], "float"
     ),
-    "int": Op(1, "tl.cast({0}, tl.int64)", "trunc({0})", ATOM, torch.trunc, no_gradient, "int"),
+    "int": Op(1, "tl.cast({0}, tl.int64)", "int({0})", ATOM, lambda x: x.long(), no_gradient, "int"),
     # The position along an axis.
     "index": Op(0, "cols", "index", ATOM, None, no_gradient, "int"),
     # A rounding that the reference asks for: to the dtype of the inputs named by `like`.
     "round": Op(1, "", "{0}", ATOM, lambda x, like: x, one(lambda g, x, y, d: d), "float"),
+    # A rounding to the dtype named by `to`, whatever the inputs' own is; torch rounds its gradient likewise.
+    "fixed": Op(1, "", "{0}", ATOM, fixed, one(lambda g, x, y, d: g.make("fixed", d, to=y.attr("to"))), "float"),
     # Pieces side by side along an axis; lifted to the outputs before differentiation.
     "cat": Op(None, "", "cat({0})", ATOM, None, None),
     # The identity forward, no gradient backward.

@@ -1,9 +1,7 @@
-"""Rows that compute nothing: casts, views, slices, concatenations, permutations, sizes and indices."""
+"""Rows that compute nothing: views, slices, concatenations, permutations, sizes and indices."""
 
 from collections.abc import Callable
 from typing import Any
-
-import torch
 
 from liger_dev.compiler.ir import Dims
 from liger_dev.compiler.ir import Graph
@@ -15,25 +13,8 @@ from liger_dev.compiler.lowering import SplitAxis
 from liger_dev.compiler.lowering import Term
 from liger_dev.compiler.lowering import dtype_of
 from liger_dev.compiler.lowering import hint
-from liger_dev.compiler.lowering import rounded
-
-
-def _cast(state: Lowering, x: Any, dtype: Any = None, *rest: Any, **kwargs: Any) -> Term:
-    t = state.term(x)
-    dtype = dtype or kwargs.get("dtype") or state.node.meta["val"].dtype
-    if t.value.dtype == "float" and dtype == torch.bfloat16:
-        if state.node.args[0].meta["val"].dtype == torch.bfloat16:
-            return t
-        primary = next(tensor.name for tensor in state.reference.tensors if tensor.dtype == "float")
-        owner = state.locals.get(state.source.cast_like(state.node))
-        like = owner.dtype_of if owner and owner.dtype_of else frozenset({primary})
-        return Term(rounded(state, t.value, like), t.dims, like)
-    if dtype in (torch.float32, torch.float64) or t.value.dtype == "float" and dtype.is_floating_point:
-        value = t.value if t.value.dtype == "float" else state.graph.make("float", t.value)
-        return Term(value, t.dims)
-    if dtype == state.node.args[0].meta["val"].dtype:
-        return t
-    raise state.refuse(f"a cast to {dtype}")
+from liger_dev.compiler.lowering import result
+from liger_dev.compiler.rows_cast import CASTS
 
 
 def _reshape(state: Lowering, x: Any, *_: Any, **__: Any) -> Term:
@@ -144,14 +125,19 @@ def _split(state: Lowering, x: Any, sizes: Any, dim: int = 0) -> tuple[Term, ...
     return tuple(_sliced(state, t, position, low, length, 1) for low, length in zip(starts, lengths))
 
 
+def _glu(state: Lowering, x: Any, dim: int = -1) -> Term:
+    """The first half times the sigmoid of the second."""
+    t, g = state.term(x), state.graph
+    position = dim % len(t.dims)
+    half = state.extent(t.dims[position]) // 2
+    first, second = (_sliced(state, t, position, low, half, 1) for low in (0, half))
+    return result(state, g.mul(first.value, g.make("sigmoid", second.value)), [first, second])
+
+
 def _unbind(state: Lowering, x: Any, dim: int = 0) -> tuple[Term, ...]:
     t = state.term(x)
     position = dim % len(t.dims)
     return tuple(_at(state, t, position, i) for i in range(state.extent(t.dims[position])))
-
-
-def _getitem(state: Lowering, parts: Any, index: int) -> Any:
-    return state.terms[parts][index]
 
 
 def _cat(state: Lowering, tensors: Any, dim: int = 0) -> Term:
@@ -245,9 +231,7 @@ def _arange(state: Lowering, *args: Any, **kwargs: Any) -> Term:
 
 
 SHAPES: dict[str, Row] = {
-    "aten.to.dtype": _cast,
-    "aten._to_copy.default": _cast,
-    "aten.type_as.default": lambda state, x, other: _cast(state, x, other.meta["val"].dtype),
+    **CASTS,
     **{
         f"aten.{name}.default": _reshape
         for name in ("view", "reshape", "unsqueeze", "expand", "squeeze", "_unsafe_view")
@@ -262,7 +246,7 @@ SHAPES: dict[str, Row] = {
     "aten.split.sizes": _split,
     "aten.chunk.default": _split,
     "aten.unbind.int": _unbind,
-    "<built-in function getitem>": _getitem,
+    "aten.glu.default": _glu,
     "aten.cat.default": _cat,
     "aten.concat.default": _cat,
     "aten.stack.default": _stack,
@@ -283,6 +267,7 @@ SHAPES: dict[str, Row] = {
     "aten.contiguous.default": _same,
     "aten.clone.default": _same,
     "aten.alias.default": _same,
+    **{f"aten.{name}.default": _same for name in ("lift_fresh", "lift_fresh_copy")},
     "aten.detach.default": _detach,
     "aten.sym_size.int": _sym_size,
 }

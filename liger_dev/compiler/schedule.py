@@ -47,10 +47,12 @@ class Store:
 
 @dataclass(frozen=True)
 class Accumulator:
-    """A sum over rows: each program keeps its part in float32 and writes it to `NAME_partial_ptr`."""
+    """A sum over rows: each program keeps its part in float32 and writes it to `NAME_partial_ptr`. Their total is the
+    gradient `place`, or the slice of it."""
 
     name: str
     value: Value
+    place: Place
     guard: str = ""
 
     @property
@@ -73,7 +75,7 @@ class KernelSpec:
     optional: dict[Value, float] = field(default_factory=dict)
     looped: bool = False
     when: str = ""
-    totals: tuple[str, ...] = ()
+    totals: tuple[Accumulator, ...] = ()
 
     @property
     def persistent(self) -> bool:
@@ -128,7 +130,8 @@ def long_rows(graph: Graph, layout: Layout) -> bool:
 
 def host_operands(graph: Graph, plan: Plan) -> list[Value]:
     """The rows that the wrapper adds up."""
-    return [v.args[0] for v in graph.walk(plan.host) if v in plan.host and v.op == "sum" and v.args[0] not in plan.host]
+    order = graph.walk(sorted(plan.host, key=lambda v: v.index))
+    return [v.args[0] for v in order if v in plan.host and v.op == "sum" and v.args[0] not in plan.host]
 
 
 def kept_place(graph: Graph, value: Value, plan: Plan) -> Place:
@@ -243,7 +246,7 @@ class _Backward:
         return not layout.flat and over == set(layout.rows) and axes in ((), layout.cols) and not reduced
 
     def tile_launch(self, name: str, stores: tuple[Store, ...], sums: list[Value]) -> Launch:
-        accumulators = tuple(Accumulator(f"d{self.owner[v]}", v, self.guards[self.owner[v]]) for v in sums)
+        accumulators = tuple(self.accumulator(v) for v in sums)
         single = _spec(self.graph, name, self.loads, stores, accumulators)
         long = long_rows(self.graph, single.layout)
         launch = _launch(replace(single, accumulators=()), False, long)
@@ -253,6 +256,16 @@ class _Backward:
             replace(k, loads=_used(self.graph, self.loads, [s.value for s in k.stores])) for k in launch.looped
         )
         return Launch(single, (*tiles, *(k for v in sums for k in self.sum_launch(v).looped)))
+
+    def accumulator(self, value: Value) -> Accumulator:
+        owner, cut = self.owner[value], self.cuts[value]
+        name = self.label(value) if cut else f"d{owner}"
+        return Accumulator(name, value, Place(f"d{owner}", self.graph.dims_of(owner), cut), self.guards[owner])
+
+    def label(self, value: Value) -> str:
+        if value not in self.graph.names:
+            self.graph.names[value] = unique(f"d{self.owner[value]}", set(self.graph.names.values()))
+        return self.graph.names[value]
 
     def sum_launch(self, value: Value) -> Launch:
         """A kernel of its own for a sum: what is left are its rows, what is summed its columns."""
@@ -266,17 +279,15 @@ class _Backward:
             raise Unsupported(f"the gradient of {name} sums over rows what needs a reduction of each row", name)
         order = memory_order(self.graph, whole.axes | over)
         dims = self.graph.dims_of(name)
-        cut, label = self.cuts[value], self.graph.names.get(value)
-        if label is None:
-            label = unique(f"d{name}", set(self.graph.names.values()))
-            self.graph.names[value] = label
+        cut, label = self.cuts[value], self.label(value)
         kernel, guard = f"_{self.operation}_{label}_kernel", self.guards[name]
         if not whole.axes and len(order) > 1:  # a total: one sum a row here, their sum in the wrapper
             inner = self.graph.make("sum", operand, over=order[-1:])
             rows = tuple((axis,) for axis in order[:-1])
-            stores = (Store(Place(f"d{name}_partial", rows, exact=True), inner),)
+            total = self.accumulator(value)
+            stores = (Store(Place(f"{total.name}_partial", rows, exact=True), inner),)
             layout = Layout(order[:-1], order[-1:])
-            totals: tuple[str, ...] = (f"d{name}",)
+            totals: tuple[Accumulator, ...] = (total,)
         else:
             self.graph.names.setdefault(whole, label)
             stores = (Store(Place(f"d{name}", dims, cut), whole, add=value in self.added),)

@@ -59,14 +59,23 @@ class Slicer:
     def _leaf(self, value: Value, axis: str, piece: Slice) -> Value:
         position = self.dim_of(value, axis)
         slices = dict(value.attr("slices"))
-        outer = slices.get(position, Slice((axis,)))
-        if outer.axes != (axis,) or (outer.step != 1 and piece.after):
-            raise Unsupported(f"a slice of a dimension that is merged or strided ({axis})", value.attr("name"))
-        slices[position] = outer.of(piece)
+        outer = slices.get(position, Slice(self.graph.dims_of(value.attr("name"))[position]))
+        slices[position] = outer.of(piece) if outer.axes == (axis,) else self._of_merged(value, outer, axis, piece)
         axes = (value.axes - {axis}) | set(piece.axes)
         return self.graph.input(
             value.attr("name"), axes, value.dtype, tuple(sorted(slices.items(), key=lambda s: s[0]))
         )
+
+    def _of_merged(self, value: Value, outer: Slice, axis: str, piece: Slice) -> Slice:
+        """The slice along one of the axes that are merged in a dimension: one element of the last, or a run of the
+        first."""
+        before, inner = outer.axes[: outer.axes.index(axis)], outer.axes[outer.axes.index(axis) + 1 :]
+        size = self.graph.sizes[axis]
+        if outer.step == 1 and not inner and not piece.axes and size.isdigit():
+            return Slice(before, outer.first + piece.first % int(size), outer.after, int(size))
+        if outer.step == 1 == piece.step and not before and len(inner) == 1 and not piece.after and piece.first >= 0:
+            return Slice((*piece.axes, *inner), outer.first, (*outer.after, *inner * piece.first))
+        raise Unsupported(f"a slice of a dimension that is merged or strided ({axis})", value.attr("name"))
 
     def _piece(self, value: Value, piece: Slice) -> Value:
         """The slice of a concatenation: one of its pieces, or a part of one."""
@@ -122,7 +131,7 @@ def _lift(graph: Graph, slicer: Slicer, value: Value, args: list[Value]) -> Valu
             else:
                 raise Unsupported("a concatenation meets a merged dimension", graph.lines.get(value, ""))
         parts.append(own)
-    if value.op in ("sum", "max", "min") and set(value.attr("over")) & set(into):
+    if value.op in ("sum", "max") and set(value.attr("over")) & set(into):
         return _reduced(graph, value, into, pieces, [own[0] for own in parts])
     results = [graph.rebuild(value, own) for own in parts]
     return graph.make("cat", *results, dtype=value.dtype, into=into, slices=pieces)
@@ -133,16 +142,19 @@ def _reduced(graph: Graph, value: Value, into: tuple[str, ...], pieces: tuple[Sl
     results = []
     for piece, part in zip(pieces, parts):
         over = rest | set(piece.axes)
-        results.append(
-            graph.sum(part, over) if value.op == "sum" else graph.make(value.op, part, over=tuple(sorted(over)))
-        )
+        attrs = {**dict(value.attrs), "over": tuple(sorted(over))}
+        results.append(graph.sum(part, over) if value.op == "sum" else graph.make(value.op, part, **attrs))
     total = results[0]
+    first = dict(value.attrs).get("ties") == "first"
+    if first and any(piece.step != 1 for piece in pieces):
+        raise Unsupported("the first of equal elements of interleaved pieces", graph.lines.get(value, ""))
     for other in results[1:]:
-        total = (
-            graph.add(total, other)
-            if value.op == "sum"
-            else graph.make({"max": "maximum", "min": "minimum"}[value.op], total, other)
-        )
+        if value.op == "sum":
+            total = graph.add(total, other)
+        elif first:  # the gradient of a tie belongs to the piece that comes first
+            total = graph.where(graph.make("ge", total, other), total, other)
+        else:
+            total = graph.make("maximum", total, other)
     return total
 
 

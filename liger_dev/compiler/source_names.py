@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)')
+_DTYPES = {"half": "float16", "double": "float64"}
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,18 @@ class SourceMap:
         calls = [c for c in ast.walk(statement) if isinstance(c, ast.Call) and isinstance(c.func, ast.Attribute)]
         found = {self._dtype_owner(c.args[0]) for c in calls if c.func.attr in ("to", "type_as") and c.args}  # type: ignore[attr-defined]
         return found.pop() if len(found) == 1 else ""
+
+    def fixed_dtypes(self, node: Any) -> set[str]:
+        """The dtypes that a node's statement names itself: `float16` for `.to(torch.float16)` and for `.half()`."""
+        statement = self.statement(self.line_of(node))
+        found: set[str] = set()
+        for part in ast.walk(statement) if statement is not None else ():
+            match part:
+                case ast.Attribute(value=ast.Name(id="torch"), attr=name):
+                    found.add(_DTYPES.get(name, name))
+                case ast.Call(func=ast.Attribute(attr="half" | "bfloat16" | "double" as name)):
+                    found.add(_DTYPES.get(name, name))
+        return found
 
     def _dtype_owner(self, node: ast.expr) -> str:
         match node:

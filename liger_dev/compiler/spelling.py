@@ -14,6 +14,13 @@ from liger_dev.compiler.ops import OPS
 from liger_dev.compiler.ops import PRODUCT
 from liger_dev.compiler.ops import SUM
 
+_DTYPES = {
+    "float16": "tl.float16",
+    "bfloat16": "tl.bfloat16",
+    "float8_e4m3fn": "tl.float8e4nv",
+    "float8_e5m2": "tl.float8e5",
+}
+
 
 @dataclass
 class Speller:
@@ -50,8 +57,13 @@ class Speller:
                 return self.reduction(value), ATOM
             case "round":
                 return f"{self.operand(value.args[0], ATOM)}.to({self.like(value)}).to(tl.float32)", ATOM
+            case "fixed":
+                dtype = _DTYPES[value.attr("to")]
+                return f"{self.operand(value.args[0], ATOM)}.to({dtype}).to(tl.float32)", ATOM
         row = OPS[value.op]
         parts = [self.operand(arg, _needs(value, i)) for i, arg in enumerate(value.args)]
+        if row.strength == ATOM and not value.axes:  # Triton's functions take tensors
+            parts = [f"tl.cast({p}, tl.float32)" if a.op == "param" else p for p, a in zip(parts, value.args)]
         return row.triton.format(*parts), row.strength
 
     def operand(self, value: Value, needs: int) -> str:

@@ -4,6 +4,7 @@ import contextlib
 import importlib.util
 import io
 import logging
+import math
 import sys
 import warnings
 
@@ -25,13 +26,16 @@ from liger_dev.records import Scalar
 # wrong match of axes shows.
 _SIZES = (4, 6, 10, 14, 22, 26, 34, 38, 46, 58, 62, 74)
 
+_PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)
+
 
 @dataclass(frozen=True)
 class Traced:
     """What a trace knows beside the graph itself.
 
     `tags` maps a scalar's name to the number it was traced with: a constant of the graph that derives from the
-    scalar is recognised by these digits, which occur nowhere else. `source` is the reference's file.
+    scalar is recognised by these digits, which occur nowhere else. `source` is the reference's file. `constants` are the
+    tensors that the reference makes of numbers, by the placeholder they are passed in.
     """
 
     graph: torch.fx.Graph
@@ -39,6 +43,7 @@ class Traced:
     tags: dict[str, float]
     source: Path
     absent: frozenset[str]
+    constants: dict[str, torch.Tensor]
 
 
 def load_function(reference: Reference, folder: Path) -> Callable[..., Any]:
@@ -68,7 +73,8 @@ def tag(scalar: Scalar, position: int, integers: bool) -> Any:
         return (scalar.default or 0) + 100003 * (position + 1)
     if scalar.type != "float":
         return scalar.default
-    digits = 1.0 + (position + 1) * 0.00131415926535
+    # Irrational and independent, so that no tag is a simple function of another one.
+    digits = 1.0 + 0.002 * math.sqrt(_PRIMES[position % len(_PRIMES)] + position // len(_PRIMES))
     return (scalar.default or 0.7182818) * digits
 
 
@@ -127,7 +133,13 @@ def _trace_at(
 
     with quiet():
         program = decompose(_export(Wrapper(), tuple(samples), dynamic, reference), rows)
-    return Traced(program.graph, sizes, _recognisable(reference, tags), source, absent)
+    return Traced(program.graph, sizes, _recognisable(reference, tags), source, absent, _constants(program))
+
+
+def _constants(program: Any) -> dict[str, torch.Tensor]:
+    kind = torch.export.graph_signature.InputKind.CONSTANT_TENSOR
+    specs = [spec for spec in program.graph_signature.input_specs if spec.kind == kind]
+    return {spec.arg.name: program.constants[spec.target] for spec in specs}
 
 
 def _recognisable(reference: Reference, tags: dict[str, Any]) -> dict[str, float]:

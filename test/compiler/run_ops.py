@@ -21,7 +21,8 @@ def run(path, function_name, inputs, upstream):
         y.backward(upstream)
     except Exception as error:  # noqa: BLE001 - one op's failure must not hide the others'
         return f"{type(error).__name__}: {error}"
-    return [y.detach(), *(leaf.grad for leaf in leaves if leaf.requires_grad)]
+    gradients = [torch.zeros_like(x) if x.grad is None else x.grad for x in leaves if x.requires_grad]
+    return [y.detach(), *gradients]
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ INFIX = [name for name in ROWS if OPS[name].formula_strength != ATOM and OPS[nam
 
 # Arguments that are no floats, and attributes.
 KINDS = {"and": ("bool", "bool"), "or": ("bool", "bool"), "not": ("bool",), "where": ("bool",), "float": ("int",)}
-ATTRIBUTES = {"round": {"like": ("x0",)}}
+ATTRIBUTES = {"round": {"like": ("x0",)}, "fixed": {"to": "float16"}}
 
 # What torch calls an operation, where it is not torch.NAME.
 TORCH = {
@@ -38,6 +38,7 @@ TORCH = {
     "clamp_max": lambda x, bound: torch.clamp(x, max=bound),
     "float": lambda x: x.double(),
     "round": lambda x, like: x,
+    "fixed": lambda x, to: x.half().double(),
     "detach": lambda x: x.detach(),
     "norm_root": torch.sqrt,
     "rint": torch.round,
@@ -186,6 +187,7 @@ READING = {
     "max": torch.maximum,
     "min": torch.minimum,
     "float": lambda x: x.double(),
+    "float16": lambda x: x.half().double(),
 }
 
 
