@@ -6,7 +6,7 @@ from liger_dev.compiler.formulas import formula
 from liger_dev.compiler.formulas import gradient_roots
 from liger_dev.compiler.host import Host
 from liger_dev.compiler.ir import Output
-from liger_dev.compiler.layout import REDUCTIONS
+from liger_dev.compiler.layout import along
 from liger_dev.compiler.ops import OPS
 from liger_dev.profile import TIER_DESCRIPTIONS
 from liger_dev.records import Tensor
@@ -30,7 +30,7 @@ def describe(host: Host) -> dict[str, Any]:
     reference, graph = host.reference, host.graph
     name, forward_values = reference.name, graph.walk(output.value for output in graph.outputs)
     values = graph.walk([*(o.value for o in graph.outputs), *graph.gradients.values()])
-    tier = 3 if host.plan.host else 2 if any(value.op in REDUCTIONS for value in values) else 1
+    tier = 3 if host.plan.host else 2 if any(along(value) for value in values) else 1
     operations = {v.op for v in values if OPS[v.op].precise}
     suffix = "Loss" if host.plan.host else ""
     gradients: dict[str, list[str]] = {}

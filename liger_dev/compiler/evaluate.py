@@ -74,6 +74,10 @@ def _one(
             return getattr(torch, value.op)(args[0], dim=order.index(axis))  # type: ignore[no-any-return]
         case "round" | "detach":
             return args[0]
+        case "cumsum":
+            dim = order.index(value.attr("axis"))
+            whole = args[0].expand([n if i == dim else -1 for i, n in enumerate(sizes.values())])
+            return whole.flip(dim).cumsum(dim).flip(dim) if value.attr("reverse") else whole.cumsum(dim)
         case "fixed":
             return fixed(args[0], value.attr("to"))
         case _:

@@ -93,6 +93,9 @@ class _Speller:
                 return f"{value.op}[{axes_text(value.attr('over'))}]({self.text(value.args[0])})", ATOM
             case "round":
                 return f"round({self.text(value.args[0])})", ATOM
+            case "cumsum":
+                start = "reverse_cumsum" if value.attr("reverse") else "cumsum"
+                return f"{start}[{value.attr('axis')}]({self.text(value.args[0])})", ATOM
             case "fixed":
                 return f"{value.attr('to')}({self.text(value.args[0])})", ATOM
         row = OPS[value.op]

@@ -9,8 +9,16 @@ from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Slice
 from liger_dev.compiler.ir import Slices
 from liger_dev.compiler.ir import Value
+from liger_dev.errors import Unsupported
 
 REDUCTIONS = ("sum", "max", "min")
+
+
+def along(value: Value) -> Axes:
+    """The axes that a reduction or a running sum goes over: a program holds all of them, or loops over them."""
+    if value.op == "cumsum":
+        return frozenset((value.attr("axis"),))
+    return frozenset(value.attr("over")) if value.op in REDUCTIONS else frozenset()
 
 
 @dataclass(frozen=True)
@@ -176,13 +184,16 @@ def choose_layout(
     values = graph.walk(roots, stop)
     axes: Axes = frozenset().union(*(v.axes for v in values))
     order = memory_order(graph, axes)
-    reduced = [frozenset(v.attr("over")) for v in values if v.op in REDUCTIONS and v not in stop]
+    reduced = [along(v) for v in values if along(v) and v not in stop]
     alike = all(tensor in ((), order) for tensor in tensors)
     if not reduced and alike:
         return Layout((), order, True)
     cols = min(reduced, key=len) if reduced else frozenset(order[-1:])
     if cols == axes and len(order) > 1:
         cols = frozenset(order[-1:])
+    for value in values:
+        if value.op == "cumsum" and value not in stop and along(value) != cols:
+            raise Unsupported("a running sum beside reductions along other axes", graph.lines.get(value, ""))
     return Layout(tuple(a for a in order if a not in cols), tuple(a for a in order if a in cols))
 
 

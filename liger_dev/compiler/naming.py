@@ -19,6 +19,7 @@ _BY_OP = {
     "mul": "product",
     "div": "ratio",
     "neg": "negated",
+    "cumsum": "running",
     "abs": "magnitude",
     "round": "rounded",
     "rint": "rounded",

@@ -5,13 +5,13 @@ import textwrap
 
 from typing import Any
 
-from liger_dev.compiler.emit import KernelText
 from liger_dev.compiler.formulas import formulas
 from liger_dev.compiler.host import Host
-from liger_dev.compiler.host import backward_lines
-from liger_dev.compiler.host import forward_lines
 from liger_dev.compiler.host import function_values
 from liger_dev.compiler.ir import Dims
+from liger_dev.compiler.statements import KernelText
+from liger_dev.compiler.wrappers import backward_lines
+from liger_dev.compiler.wrappers import forward_lines
 
 
 def operation_values(host: Host) -> dict[str, Any]:

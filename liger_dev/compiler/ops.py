@@ -103,6 +103,16 @@ def _extremum(g: "Graph", v: "Value", d: "Value") -> list["Value | None"]:
     return [g.where(attains, g.div(d, ties), zero)]
 
 
+def _cumsum(g: "Graph", v: "Value", d: "Value") -> list["Value | None"]:
+    """A running sum from the other end; of what is the same along the axis, a multiple."""
+    axis, reverse = v.attr("axis"), v.attr("reverse")
+    if axis in d.axes:
+        return [g.make("cumsum", d, axis=axis, reverse=not reverse)]
+    position = g.make("index", axes=frozenset({axis}), axis=axis)
+    count = g.add(position, g.const(1)) if reverse else g.sub(g.size([axis]), position)
+    return [g.mul(d, g.make("float", count))]
+
+
 def _softmax(g: "Graph", v: "Value", d: "Value") -> list["Value | None"]:
     over = v.attr("over")
     return [g.mul(v, g.sub(d, g.sum(g.mul(d, v), over)))]
@@ -207,6 +217,8 @@ OPS: dict[str, Op] = {
     "detach": Op(1, "{0}", "{0}", ATOM, lambda x: x, lambda g, v, d: [None]),
     "sum": reduction("sum", lambda g, v, d: [d]),
     "max": reduction("max", _extremum, precise=False),
+    # The running sum along `axis`, from its end if `reverse`.
+    "cumsum": Op(1, "", "cumsum({0})", ATOM, None, _cumsum, "float", False, True),
     "softmax": Op(1, "", "softmax({0})", ATOM, None, _softmax, "float", False, True),
     "log_softmax": Op(1, "", "log_softmax({0})", ATOM, None, _log_softmax, "float", False, True),
     "logsumexp": reduction("logsumexp", _logsumexp),

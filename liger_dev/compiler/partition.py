@@ -7,6 +7,7 @@ from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Output
 from liger_dev.compiler.ir import Value
 from liger_dev.compiler.layout import REDUCTIONS
+from liger_dev.compiler.layout import along
 from liger_dev.compiler.layout import memory_order
 from liger_dev.compiler.layout import split_sums
 from liger_dev.errors import ProfileRefused
@@ -51,6 +52,9 @@ def partition(graph: Graph, saved: Iterable[str] | None = None) -> Plan:
 def _columns(graph: Graph) -> frozenset[str]:
     """The axes that forward's smallest reduction goes over; the last axis, if that is a sum over everything."""
     forward = graph.walk(output.value for output in graph.outputs)
+    running = [along(v) for v in forward if v.op == "cumsum"]
+    if running:
+        return running[0]
     reductions = [v for v in forward if v.op in REDUCTIONS]
     if not reductions:
         return frozenset()
@@ -86,6 +90,8 @@ def _host_values(graph: Graph, cols: frozenset[str]) -> frozenset[Value]:
                 f"reductions over {', '.join(value.attr('over'))} and over {', '.join(sorted(cols))} in one operation",
                 graph.lines.get(value, ""),
             )
+        if value.op == "cumsum" and along(value) != cols:
+            raise Unsupported("running sums along several axes", graph.lines.get(value, ""))
         below = [arg for arg in value.args if arg in host]
         if below and (value.axes & cols or any(arg.axes & cols for arg in value.args)):
             raise Unsupported("a row that depends on a sum over all rows", graph.lines.get(value, ""))

@@ -30,6 +30,12 @@ def _of_one(g: Graph, number: float, p: Value, tag: float) -> Value | None:
     """a * p, a / p, a * p * p, p + b or b - p, for numbers a and b that a person writes."""
     if tag == 0:
         return None
+    for term, sign in ((number - tag, 1.0), (number + tag, -1.0)):
+        plain = _plain(term)
+        if plain is not None:
+            if sign < 0:
+                return g.sub(g.const(plain), p)
+            return g.add(g.const(plain), p) if plain > 0 else g.sub(p, g.const(-plain))
     for factor, make, operand in (
         (number / tag, g.mul, p),
         (number * tag, g.div, p),
@@ -38,12 +44,6 @@ def _of_one(g: Graph, number: float, p: Value, tag: float) -> Value | None:
         plain = _plain(factor)
         if plain is not None:
             return make(g.const(plain), operand)
-    for term, sign in ((number - tag, 1.0), (number + tag, -1.0)):
-        plain = _plain(term)
-        if plain is not None:
-            if sign < 0:
-                return g.sub(g.const(plain), p)
-            return g.add(g.const(plain), p) if plain > 0 else g.sub(p, g.const(-plain))
     return None
 
 

@@ -10,6 +10,7 @@ from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Slices
 from liger_dev.compiler.ir import Value
 from liger_dev.compiler.layout import Layout
+from liger_dev.compiler.layout import along
 from liger_dev.compiler.layout import choose_layout
 from liger_dev.compiler.layout import footprint
 from liger_dev.compiler.layout import memory_order
@@ -118,7 +119,7 @@ def forward_launches(graph: Graph, plan: Plan, operation: str) -> list[Launch]:
         suffix = "" if len(groups) == 1 else unique(f"_{own[0].place.name}", suffixes)
         suffixes.add(suffix)
         spec = _spec(graph, f"_{operation}{suffix}_forward", loads, own, ())
-        launches.append(_launch(spec, loop_only, long_rows(graph, spec.layout)))
+        launches.append(_launch(graph, spec, loop_only, long_rows(graph, spec.layout)))
     return launches
 
 
@@ -243,15 +244,18 @@ class _Backward:
         over, axes = set(value.attr("over")), memory_order(self.graph, value.axes)
         inside = set(self.graph.walk([value.args[0]], self.loads))
         reduced = [v for v in inside if v.op == "sum" and v not in self.loads and v is not value.args[0]]
-        return not layout.flat and over == set(layout.rows) and axes in ((), layout.cols) and not reduced
+        running = [v for v in inside if v.op == "cumsum" and along(v) != set(layout.cols)]
+        return (
+            not running and not layout.flat and over == set(layout.rows) and axes in ((), layout.cols) and not reduced
+        )
 
     def tile_launch(self, name: str, stores: tuple[Store, ...], sums: list[Value]) -> Launch:
         accumulators = tuple(self.accumulator(v) for v in sums)
         single = _spec(self.graph, name, self.loads, stores, accumulators)
         long = long_rows(self.graph, single.layout)
-        launch = _launch(replace(single, accumulators=()), False, long)
-        if single.layout.flat or not accumulators or not long:
-            return _launch(single, False, long)
+        launch = _launch(self.graph, replace(single, accumulators=()), False, long)
+        if single.layout.flat or not accumulators or not launch.looped:
+            return _launch(self.graph, single, False, long)
         tiles = tuple(
             replace(k, loads=_used(self.graph, self.loads, [s.value for s in k.stores])) for k in launch.looped
         )
@@ -275,7 +279,7 @@ class _Backward:
             over |= set(operand.attr("over"))
             operand = operand.args[0]
         whole = self.graph.make("sum", operand, over=tuple(sorted(over)))
-        if any(v.op in ("sum", "max") for v in self.graph.walk([operand], self.loads) if v not in self.loads):
+        if any(v.op in ("sum", "max", "cumsum") for v in self.graph.walk([operand], self.loads) if v not in self.loads):
             raise Unsupported(f"the gradient of {name} sums over rows what needs a reduction of each row", name)
         order = memory_order(self.graph, whole.axes | over)
         dims = self.graph.dims_of(name)
@@ -332,7 +336,10 @@ def _spec(
     return KernelSpec(f"{name}_kernel", layout, used, stores, accumulators, _optional(graph))
 
 
-def _launch(spec: KernelSpec, loop_only: bool, long: bool) -> Launch:
+def _launch(graph: Graph, spec: KernelSpec, loop_only: bool, long: bool) -> Launch:
+    roots = [*(s.value for s in spec.stores), *(a.operand for a in spec.accumulators)]
+    if any(v.op == "cumsum" for v in graph.walk(roots, spec.loads)):
+        return Launch(spec, ())  # a running sum needs its whole row
     if spec.layout.flat or not (loop_only or long):
         return Launch(spec, ())
     name = spec.name if loop_only else spec.name.replace("_kernel", "_looped_kernel")

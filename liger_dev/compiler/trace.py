@@ -73,8 +73,8 @@ def tag(scalar: Scalar, position: int, integers: bool) -> Any:
         return (scalar.default or 0) + 100003 * (position + 1)
     if scalar.type != "float":
         return scalar.default
-    # Irrational and independent, so that no tag is a simple function of another one.
-    digits = 1.0 + 0.002 * math.sqrt(_PRIMES[position % len(_PRIMES)] + position // len(_PRIMES))
+    # No tag, nor its square, is a number of few digits, or a simple function of another tag.
+    digits = 1.0 + 0.002 * math.log(_PRIMES[position % len(_PRIMES)] + position // len(_PRIMES))
     return (scalar.default or 0.7182818) * digits
 
 

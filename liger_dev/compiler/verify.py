@@ -122,5 +122,7 @@ def _random(graph: Graph, tensor: Tensor, generator: torch.Generator) -> torch.T
     if tensor.dtype == "bool":
         return torch.rand(dims, generator=generator) < 0.5
     if tensor.dtype == "int":
-        return torch.randint(0, 2, dims, generator=generator)
+        # Numbers of no known range may be classes, of which there are two at least, or lengths.
+        high = graph.extents.get(tensor.range, 3 if min(graph.extents.values()) > 2 else 2)
+        return torch.randint(0, high, dims, generator=generator)
     return torch.randn(dims, generator=generator, dtype=torch.float64).requires_grad_()

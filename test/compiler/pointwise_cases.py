@@ -154,6 +154,21 @@ F.soft_margin_loss(x, z.detach(), reduction="none")
 F.hinge_embedding_loss(x, z, reduction="none")
 F.margin_ranking_loss(x, z, 2 * m.float() - 1, margin=0.5, reduction="none")
 torch.special.ndtr(x)
+x * m.to(x.dtype)
+x * m.long()
+x * k.to(x.dtype)
+x * k.bool()
+x * x.bool()
+x * x.to(torch.int64)
+x.half().float()
+x.to(torch.bfloat16).float() * z
+x * torch.tensor(2.0)
+2.5**x
+torch.where(m, x.masked_fill(k == 0, 1.0), z)
+F.glu(torch.cat((x, z), -1), -1)
+torch.cat((x, z), -1).exp()
+torch.stack((x, z), -1).flatten(-2).tanh()
+w[0] * x + w[1] * x * x
 """
 
 POSITIVE = """
@@ -235,6 +250,12 @@ x - x.logsumexp(-1, keepdim=True)
 x * m.sum(-1, keepdim=True)
 x * (x > 0).any(-1, keepdim=True)
 x * (x > -200).all(-1, keepdim=True)
+x.cumsum(-1)
+x.cumsum(-1) * w
+(x * w).cumsum(-1) / x.abs().sum(-1, keepdim=True).add(1)
+torch.ones_like(x).cumsum(-1) * x
+w[0] * x + w[3] * F.normalize(x, dim=-1)
+torch.cat((x, z), -1).max(-1, keepdim=True)[0] * x
 (x * m).sum(-1, keepdim=True) / m.sum(-1, keepdim=True) * z
 """
 

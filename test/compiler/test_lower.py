@@ -70,7 +70,20 @@ def test_every_catalogue_graph_keeps_its_invariants(name):
 
 @pytest.mark.parametrize(
     "text",
-    ["p", "-p", "(1 - p)", "(1 + p)", "(p - 1)", "1 / p", "2 * p", "0.5 * p", "p * p"],
+    [
+        "p",
+        "-p",
+        "(1 - p)",
+        "(1 + p)",
+        "(p - 1)",
+        "1 / p",
+        "2 * p",
+        "0.5 * p",
+        "p * p",
+        "1 / (2 * p)",
+        "(p - 2.5)",
+        "3 * p**2",
+    ],
 )
 def test_numbers_made_of_a_scalar_argument_are_recognised(text):
     graph = op_graph(f"{X}, p: float = 0.3", f"y = torch.tanh(x) + x * ({text})\nreturn y", x=ROWS)
@@ -80,6 +93,14 @@ def test_numbers_made_of_a_scalar_argument_are_recognised(text):
         (torch.tanh(at["x"]) + at["x"] * eval(text, {"p": 0.7})).item()
     )
     assert "0.3" not in spelled
+
+
+@pytest.mark.parametrize("text", ["(p * q)", "(p / q)", "(p + q)", "(p - q)"])
+def test_numbers_made_of_two_scalar_arguments_are_recognised(text):
+    graph = op_graph(f"{X}, p: float = 0.3, q: float = 2.0", f"return torch.tanh(x) * {text}", x=ROWS)
+    at = {"p": 0.7, "q": 0.9, "x": torch.tensor(1.7), "tanh": torch.tanh}
+    wanted = torch.tanh(at["x"]) * eval(text, {"p": 0.7, "q": 0.9})
+    assert eval(forward(graph)[0].removeprefix("y = "), at).item() == pytest.approx(wanted.item())
 
 
 def test_two_scalars_with_one_default_are_told_apart():
@@ -139,7 +160,7 @@ def test_dimensions_become_axes():
 @pytest.mark.parametrize(
     "line, operation, shapes",
     [
-        ("y = x.cumsum(-1) * w", "cumsum", (ROWS, ("H",))),
+        ("y = x.cumprod(-1) * w", "cumprod", (ROWS, ("H",))),
         ("y = x @ w", "matmul", (ROWS, ("H", "K"))),
         ("y = F.conv1d(x, w)", "conv1d", (("B", "C", "L"), ("O", "C", 1))),
         ("y = F.batch_norm(x, None, None, training=True) * w", "batch_norm", (ROWS, ("H",))),

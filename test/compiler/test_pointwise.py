@@ -164,6 +164,11 @@ def test_kernels_are_torchs(case, in_triton):
         ("torch.lgamma(x)", "lgamma has no gradient rule"),
         ("x * torch.kthvalue(x, 2, -1, True)[0]", "aten.kthvalue.default is not supported"),
         ("torch.digamma(x) * x", "aten.digamma.default is not supported"),
+        ("x.to(torch.float64) * 2", "aten.to.dtype is not supported: a cast to torch.float64"),
+        ("x.half() * z", "a cast to torch.float16 whose result is not cast back"),
+        ("x * torch.tensor([2.0, 3.0]).sum()", "the reference makes a tensor of 2 numbers"),
+        ("x.cumsum(-1)[:, :18] * 2", "a slice of a running sum"),
+        ("torch.cat((x, z), -1).cumsum(-1)", "a running sum over a concatenation"),
         ("x * torch.cumprod(x, -1)", "aten.cumprod.default is not supported"),
     ],
 )

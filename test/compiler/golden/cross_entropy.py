@@ -31,8 +31,8 @@ def _cross_entropy_forward_kernel(
     logits_ptr,
     target_ptr,
     lse_ptr,
-    selected_ptr,
     number_ptr,
+    selected_ptr,
     n_rows,
     n_cols,
     ignore_index: tl.constexpr,
@@ -64,12 +64,12 @@ def _cross_entropy_forward_kernel(
         total += tl.sum(tl.where(cols == label, logits, 0.0), axis=1, keep_dims=True)
 
     lse = row_max + tl.log(denominator)
+    number = tl.cast(kept, tl.float32)
     nll = lse - total
     selected = tl.where(kept, nll, 0.0)
-    number = tl.cast(kept, tl.float32)
     tl.store(lse_ptr + rows, lse, mask=row_mask)
-    tl.store(selected_ptr + rows, selected, mask=row_mask)
     tl.store(number_ptr + rows, number, mask=row_mask)
+    tl.store(selected_ptr + rows, selected, mask=row_mask)
 
 
 @triton.jit
@@ -152,16 +152,16 @@ def cross_entropy_forward(logits, target, ignore_index):
     logits = logits.contiguous()
     target = target.contiguous()
     lse = torch.empty(n_rows, dtype=torch.float32, device=logits.device)
-    selected = torch.empty(n_rows, dtype=torch.float32, device=logits.device)
     number = torch.empty(n_rows, dtype=torch.float32, device=logits.device)
+    selected = torch.empty(n_rows, dtype=torch.float32, device=logits.device)
     BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)
     with device_guard(logits.device):
         _cross_entropy_forward_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
             logits,
             target,
             lse,
-            selected,
             number,
+            selected,
             n_rows,
             n_cols,
             ignore_index=ignore_index,

@@ -1,0 +1,119 @@
+"""A looped KernelSpec in, its lines out: rows in blocks of columns, in as many passes as its reductions need."""
+
+import math
+
+from liger_dev.compiler.ir import Value
+from liger_dev.compiler.passes import Pass
+from liger_dev.compiler.passes import arrange
+from liger_dev.compiler.statements import FILL
+from liger_dev.compiler.statements import Block
+from liger_dev.compiler.statements import Statements
+from liger_dev.compiler.statements import fill_text
+from liger_dev.compiler.statements import indented
+
+
+class LoopedRows(Statements):
+    """Programs that go through their rows block by block."""
+
+    # Rows in blocks of columns
+
+    def lines(self) -> list[str]:
+        passes, after = arrange(self.graph, self.spec, self.values)
+        lines = [
+            "rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]",
+            "row_mask = rows < n_rows",
+        ]
+        for value in self.spec.loads:
+            if value in self.uses and self.kind(value) in ("row", "scalar"):
+                self.bind(value)
+        lines += [line for line in self._drain() if line]
+        for one in passes:
+            lines += self._pass(one)
+        for store in after:
+            self._bind_in_order([store.value])
+            self._store(store)
+        rest = self._drain()
+        return lines + (["", *[line for line in rest if line]] if rest else [])
+
+    def _drain(self) -> list[str]:
+        """The statements gathered so far; a new block begins, and addresses are made anew in it."""
+        lines, self.block = self.block.lines(), Block()
+        return lines
+
+    def _pass(self, one: Pass) -> list[str]:
+        """One loop over a row's blocks of columns, and the row values that are known after it."""
+        before = self._row_values([*one.needs])
+        bound, shared = dict(self.speller.bound), dict(self.shared)
+        starts = [line for value in one.reductions for line in self._start(value)]
+        starts += [f"{self.name_of(peak)} = {_zeros('max')}" for peak, _ in one.online]
+        starts += [f"{self.name_of(total)} = {_zeros('sum')}" for _, total in one.online]
+        self.plain = False
+        for value in self.spec.loads:
+            if value in one.loads:
+                self.bind(value)
+        tiles = [
+            *(v.args[0] for v in one.reductions),
+            *(p.args[0] for p, _ in one.online),
+            *(s.value for s in one.stores),
+        ]
+        self._bind_in_order([t for t in tiles])
+        for tile in tiles:
+            self.bind(tile)
+        for peak, total in one.online:
+            self._online(peak, total)
+        for value in one.reductions:
+            self._continue(value)
+        for store in one.stores:
+            self._store(store)
+        body = self._loop_head() + self._drain()
+        self.speller.bound, self.shared = bound, shared
+        for value in (*one.reductions, *(v for pair in one.online for v in pair)):
+            self.speller.bound[value] = self.name_of(value)
+        loop = "for start in range(0, n_cols, BLOCK_COLS):"
+        return [*before, "", *starts, loop, *indented(body)]
+
+    def _loop_head(self) -> list[str]:
+        text = "\n".join(self.block.all())
+        head = ["cols = (start + tl.arange(0, BLOCK_COLS))[None, :]"]
+        if any(" * " in line and "cols" in line for line in self.block.addresses):
+            head = ["cols = (start + tl.arange(0, BLOCK_COLS).to(tl.int64))[None, :]"]
+        if "col_mask" in text:
+            head.append("col_mask = cols < n_cols")
+        head.append("mask = row_mask & col_mask" if "col_mask" in text else "mask = row_mask & (cols < n_cols)")
+        return head + self._offsets()
+
+    def _row_values(self, needed: list[Value]) -> list[str]:
+        """Row values that a pass needs, computed before it."""
+        for value in self.values:
+            ready = value in needed and value in self.named and value not in self.speller.bound
+            if ready and self.kind(value) in ("row", "scalar"):
+                self.bind(value)
+        return [line for line in self._drain() if line]
+
+    def _start(self, value: Value) -> list[str]:
+        return [f"{self.name_of(value)} = {_zeros(value.op)}"]
+
+    def _continue(self, value: Value) -> None:
+        name, inner = self.name_of(value), self.padded(value)
+        reduced = f"tl.{value.op}({inner}, axis=1, keep_dims=True)"
+        step = f"{name} += {reduced}" if value.op == "sum" else f"{name} = tl.{value.op}imum({name}, {reduced})"
+        self.block.body.append(step)
+
+    def _online(self, peak: Value, total: Value) -> None:
+        """Maximum and sum of exponentials in one pass: the sum so far is rescaled when the maximum grows."""
+        high, sum_ = self.name_of(peak), self.name_of(total)
+        x = self.speller.text(peak.args[0])
+        lane = self.lanes.of(peak.args[0])
+        inner = x if lane == -math.inf else f'tl.where(mask, {x}, float("-inf"))'
+        self.block.body += [
+            f"new_max = tl.maximum({high}, tl.max({inner}, axis=1, keep_dims=True))",
+            'shift = tl.where(new_max == float("-inf"), 0.0, new_max)  # no NaN while all is -inf',
+            f"{sum_} = {sum_} * tl.exp({high} - shift) + tl.sum(tl.exp({inner} - shift), axis=1, keep_dims=True)",
+            f"{high} = new_max",
+        ]
+
+
+def _zeros(op: str) -> str:
+    if op == "sum":
+        return "tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)"
+    return f"tl.full((BLOCK_ROWS, 1), {fill_text(FILL[op])}, dtype=tl.float32)"

@@ -1,0 +1,151 @@
+"""One Launch in, the lines of a wrapper that start it out: settings, partial sums, the call, the final sums."""
+
+from liger_dev.compiler.host import Host
+from liger_dev.compiler.ir import Graph
+from liger_dev.compiler.ir import Slice
+from liger_dev.compiler.layout import Layout
+from liger_dev.compiler.layout import read_axes
+from liger_dev.compiler.schedule import Accumulator
+from liger_dev.compiler.schedule import KernelSpec
+from liger_dev.compiler.schedule import Launch
+from liger_dev.compiler.shapes import Shapes
+
+
+def launch_lines(host: Host, launch: Launch, device: str, stage: str, shapes: Shapes) -> list[str]:
+    """The launch of whichever kernel suits the length of a row."""
+    if launch.single is None:
+        lines: list[str] = []
+        layout = None
+        for i, spec in enumerate(launch.looped):
+            head = sizes(shapes, spec.layout) if i and spec.layout != layout else []
+            layout = spec.layout
+            lines += [*head, *_guarded_kernel(host, spec, device, stage, shapes)]
+        return lines
+    single = _kernel(host, launch.single, device, stage, shapes)
+    if not launch.looped:
+        return single
+    looped = launch_lines(host, Launch(None, launch.looped), device, stage, shapes)
+    own = [acc for acc in launch.single.accumulators if acc.value.axes and not acc.place.slices]
+    made = [conditional(f"{acc.name} = {_sum_memory(host, acc, shapes, device)}", acc.guard) for acc in own]
+    limit = host.options.block_cols or "LONG_ROW"
+    return [
+        f"if n_cols <= {limit}:",
+        *(f"    {line}" for line in single),
+        "else:",
+        *(f"    {line}" for line in [*made, *looped]),
+    ]
+
+
+def _sum_memory(host: Host, acc: Accumulator, shapes: Shapes, device: str) -> str:
+    own = acc.name.removeprefix("d")
+    if own in host.saved:
+        return f"torch.empty_like({own})"
+    dims = host.graph.dims_of(own)
+    return f"torch.empty({shapes.shape(dims)}, dtype=torch.float32, device={device})"
+
+
+def _guarded_kernel(host: Host, spec: KernelSpec, device: str, stage: str, shapes: Shapes) -> list[str]:
+    """A kernel that does nothing but one gradient is not launched when that is not needed."""
+    lines = _kernel(host, spec, device, stage, shapes)
+    if not spec.when:
+        return lines
+    whole = [total.name for total in spec.totals if not total.place.slices]
+    return [*(f"{name} = None" for name in whole), f"if {spec.when.lower()}:", *(f"    {line}" for line in lines)]
+
+
+def _kernel(host: Host, spec: KernelSpec, device: str, stage: str, shapes: Shapes) -> list[str]:
+    """Settings, partial sums, the launch, and the final sums of one kernel."""
+    text = host.texts[spec.name]
+    scalars = [f"{name}={name}" for name in host.scalars if name in text.scalars]
+    flags = [f"{flag}={_flag_value(flag)}" for flag in text.flags]
+    sizes = [shapes.axis(axis) for axis in text.sizes]
+    if spec.layout.flat:
+        args = [
+            *text.pointers,
+            "n_elements",
+            *sizes,
+            *scalars,
+            *flags,
+            "BLOCK_SIZE=BLOCK_SIZE",
+            f"num_warps={host.options.num_warps}",
+        ]
+        return [
+            f"with device_guard({device}):",
+            f"    {spec.name}[(triton.cdiv(n_elements, BLOCK_SIZE),)]({', '.join(args)})",
+        ]
+    stages = ["NUM_STAGES=loop_stages(n_cols)"] if spec.persistent else []
+    blocks = ["BLOCK_ROWS=BLOCK_ROWS", "BLOCK_COLS=BLOCK_COLS", *stages, "num_warps=num_warps"]
+    args = [*text.pointers, "n_rows", "n_cols", *sizes, *scalars, *flags, *blocks]
+    grid = "n_programs" if spec.persistent else "triton.cdiv(n_rows, BLOCK_ROWS)"
+    lines = [f"{t.name}_partial = torch.empty(n_rows, dtype=torch.float32, device={device})" for t in spec.totals]
+    lines += [f"BLOCK_ROWS, BLOCK_COLS, num_warps = {_settings(host, spec, stage)}"]
+    if spec.persistent:
+        factor = f"{host.options.programs_per_sm} * " if host.options.programs_per_sm != 1 else ""
+        lines.append(f"n_programs = min(triton.cdiv(n_rows, BLOCK_ROWS), {factor}sm_count({device}))")
+        for acc in spec.accumulators:
+            shape = "(n_programs, n_cols)" if acc.value.axes else "n_programs"
+            fresh = f"{acc.name}_partial = torch.empty({shape}, dtype=torch.float32, device={device})"
+            lines.append(conditional(fresh, acc.guard))
+    lines += [f"with device_guard({device}):", f"    {spec.name}[({grid},)]({', '.join(args)})"]
+    lines += [line for total in spec.totals for line in _final(host, total, "", shapes)]
+    last_if = ""
+    for line in (line for acc in spec.accumulators for line in _final(host, acc, acc.guard, shapes)):
+        if not (line.startswith("if ") and line == last_if):
+            lines.append(line)
+        last_if = line if line.startswith("if ") else last_if if line.startswith("    ") else ""
+    return lines
+
+
+def _final(host: Host, acc: Accumulator, guard: str, shapes: Shapes) -> list[str]:
+    """The gradient, or the slice of it, from its partial sums."""
+    name, cut = acc.place.name, dict(acc.place.slices)
+    if not cut:
+        return [conditional(f"{name} = {_final_sum(host, name, len(acc.value.axes))}", guard)]
+    index = ", ".join(_index(cut[i], shapes) if i in cut else ":" for i in range(len(acc.place.dims)))
+    line = f"{name}[{index}] = {acc.name}_partial.sum(0)"
+    return [f"if {guard.lower()}:", f"    {line}"] if guard else [line]
+
+
+def _index(piece: Slice, shapes: Shapes) -> str:
+    """A slice as Python's subscript."""
+    start = " + ".join([*([str(piece.first)] if piece.first else []), *(shapes.axis(a) for a in piece.after)]) or "0"
+    if not piece.axes:
+        return start
+    return f"{start} : {start} + {piece.step} * {shapes.dim(piece.axes)} : {piece.step}"
+
+
+def _settings(host: Host, spec: KernelSpec, stage: str) -> str:
+    if not spec.looped:
+        return f"row_settings(n_cols{host.options.settings(stage)})"
+    order = [axis for tensor in host.graph.inputs for axis in read_axes(tensor.dims)]
+    strided = order and spec.layout.rows and _last_axis(host.graph) in spec.layout.rows
+    return "column_settings(n_rows, n_cols)" if strided else "loop_settings(n_cols)"
+
+
+def _last_axis(graph: Graph) -> str:
+    """The axis that lies together in memory in the largest tensor."""
+    largest = max([read_axes(i.dims) for i in graph.inputs] + [read_axes(o.dims) for o in graph.outputs], key=len)
+    return largest[-1] if largest else ""
+
+
+def _flag_value(flag: str) -> str:
+    return f"{flag[4:].lower()} is not None" if flag.startswith("HAS_") else flag.lower()
+
+
+def _final_sum(host: Host, name: str, axes: int) -> str:
+    own = name.removeprefix("d")
+    dims = next(i.dims for i in host.graph.inputs if i.name == own)
+    total = f"{name}_partial.sum(0)"
+    if len(dims) != axes:
+        total += f".view({', '.join('-1' if d else '1' for d in dims)})"
+    return total + (f".to({own}.dtype)" if own in host.saved else "")
+
+
+def conditional(line: str, guard: str) -> str:
+    return f"{line} if {guard.lower()} else None" if guard else line
+
+
+def sizes(shapes: Shapes, layout: Layout) -> list[str]:
+    if layout.flat:
+        return [f"n_elements = {shapes.product(layout.cols)}"]
+    return [shapes.rows_and_cols(layout)]

@@ -1,0 +1,339 @@
+"""Values of one kernel in, its statements out: what has a name, how each is loaded, computed, masked and stored."""
+
+import math
+
+from dataclasses import dataclass
+from dataclasses import field
+
+from liger_dev.compiler.ir import Graph
+from liger_dev.compiler.ir import Value
+from liger_dev.compiler.layout import REDUCTIONS
+from liger_dev.compiler.layout import address
+from liger_dev.compiler.naming import suggest
+from liger_dev.compiler.naming import unique
+from liger_dev.compiler.ops import OPS
+from liger_dev.compiler.padding import Lane
+from liger_dev.compiler.padding import Lanes
+from liger_dev.compiler.schedule import KernelSpec
+from liger_dev.compiler.schedule import Place
+from liger_dev.compiler.schedule import Store
+from liger_dev.compiler.spelling import Speller
+
+# The largest expression, in operations, that stands inside another one without a name of its own.
+_INLINE = 5
+_RESERVED = {
+    "rows",
+    "cols",
+    "mask",
+    "row_mask",
+    "col_mask",
+    "offsets",
+    "block",
+    "start",
+    "n_rows",
+    "n_cols",
+    "n_elements",
+    "tl",
+}
+FILL = {"max": -math.inf, "min": math.inf, "sum": 0.0, "cumsum": 0.0}
+_MASKS = {"tile": "mask", "row": "row_mask", "col": "col_mask"}
+
+
+@dataclass(frozen=True)
+class KernelText:
+    """A kernel as text. `pointers` are its tensor arguments in order, `sizes` the axes whose sizes it takes beside
+    rows and columns, `scalars` the reference's scalar arguments, `flags` its constexprs."""
+
+    name: str
+    pointers: tuple[str, ...]
+    sizes: tuple[str, ...]
+    scalars: tuple[str, ...]
+    flags: tuple[str, ...]
+    lines: tuple[str, ...]
+
+
+@dataclass
+class Block:
+    """Statements of one stretch of a kernel: addresses, loads, computation, stores."""
+
+    addresses: list[str] = field(default_factory=list)
+    loads: list[str] = field(default_factory=list)
+    body: list[str] = field(default_factory=list)
+    tail: list[str] = field(default_factory=list)
+
+    def lines(self) -> list[str]:
+        parts = [part for part in ([*self.addresses], self.loads, self.body, self.tail) if part]
+        return [line for i, part in enumerate(parts) for line in (*([""] if i or not self.addresses else []), *part)]
+
+    def all(self) -> list[str]:
+        return [*self.addresses, *self.loads, *self.body, *self.tail]
+
+
+class Statements:
+    """One kernel as it grows: what stands outside its loop (`head`), and the block inside. `lines` gives its text."""
+
+    def __init__(self, graph: Graph, spec: KernelSpec) -> None:
+        self.graph = graph
+        self.spec = spec
+        self.layout = spec.layout
+        self.head: list[str] = []
+        self.block = Block()
+        self.plain = False
+        self.speller = Speller(graph, spec.layout, self.like, self.reduction)
+        self.shared: dict[str, str] = {}
+        roots = [*(s.value for s in spec.stores), *(a.operand for a in spec.accumulators)]
+        self.values = sorted(graph.walk(roots, spec.loads), key=lambda v: v.index)
+        self.uses = self._count_uses(roots)
+        self.names = self._local_names()
+        self.fills, self.lanes = self._choose_fills()
+        row_fills = {v: self.fills.get(v, 0.0) for v in spec.loads if self.kind(v) in ("tile", "row")}
+        self.row_lanes = Lanes(frozenset(spec.layout.rows), row_fills)
+        self.named = self._choose_named()
+
+    # What is needed, and what it is called
+
+    def kind(self, value: Value) -> str:
+        return self.layout.kind(value)
+
+    def _count_uses(self, roots: list[Value]) -> dict[Value, int]:
+        uses = dict.fromkeys(self.values, 0)
+        for value in self.values:
+            if value not in self.spec.loads:
+                for arg in value.args:
+                    uses[arg] += 1
+        for root in roots:
+            uses[root] += 1
+        return uses
+
+    def _local_names(self) -> dict[Value, str]:
+        """The graph's names, but that a value used both exactly and rounded keeps its name for the exact one."""
+        names = {v: n for v, n in self.graph.names.items() if v in self.uses}
+        for value, name in self.graph.names.items():
+            exact = value.args[0] if value.op == "round" and value not in self.spec.loads else None
+            if exact is not None and exact not in names and self.uses.get(exact, 0) > (1 if value in names else 0):
+                names.pop(value, None)
+                names[exact] = name
+        for value, place in self.spec.loads.items():
+            if value in self.uses:
+                names[value] = self.graph.names.get(value, place.name)
+        reserved = _RESERVED | {s for s in self.graph.sizes}
+        return {v: f"{n}_value" if n in reserved else n for v, n in names.items()}
+
+    def _choose_fills(self) -> tuple[dict[Value, Lane], Lanes]:
+        """Loads fill padded columns with 0; those below a row maximum with -inf if that spares every mask."""
+        cols = frozenset(self.layout.cols) if not self.layout.flat else frozenset()
+        tiles = [
+            v for v in self.spec.loads if v in self.uses and self.kind(v) in ("tile", "col") and v.dtype == "float"
+        ]
+        fills: dict[Value, Lane] = dict.fromkeys(tiles, 0.0)
+        peaks = [v for v in self.values if v.op in ("max", "min") and v not in self.spec.loads]
+        for tile in tiles if peaks else []:
+            trial = {**fills, tile: FILL[peaks[0].op]}
+            if self._clean(Lanes(cols, trial)):
+                return trial, Lanes(cols, trial)
+        lanes = Lanes(cols, fills)
+        for total in (v for v in self.values if v.op == "sum" and v not in self.spec.loads):
+            if lanes.of(total.args[0]) != 0.0:
+                self._mask_culprit(lanes, total.args[0])
+        return fills, lanes
+
+    def _clean(self, lanes: Lanes) -> bool:
+        reductions = [v for v in self.values if v.op in REDUCTIONS and v not in self.spec.loads]
+        return all(lanes.of(v.args[0]) == FILL[v.op] for v in reductions)
+
+    def _mask_culprit(self, lanes: Lanes, operand: Value) -> None:
+        """Masks a difference inside a product (`x - mean`) where it is defined, so that padding is 0 from there on."""
+        factors = [operand]
+        while any(f.op == "mul" for f in factors):
+            factors = [arg for f in factors for arg in (f.args if f.op == "mul" else (f,))]
+        for factor in factors:
+            if factor.op in ("add", "sub") and self.kind(factor) == "tile" and lanes.of(factor) != 0.0:
+                lanes.mask(factor)
+                if lanes.of(operand) == 0.0:
+                    return
+                lanes.unmask(factor)
+
+    def _choose_named(self) -> set[Value]:
+        """The values that get a name; the others stand inside larger expressions."""
+        sizes: dict[Value, int] = {}
+        named: set[Value] = set()
+        duplicated = {arg for v in self.values for arg in v.args if OPS[v.op].triton.count("{0}") > 1}
+        hoisted = {arg for v in self.values for arg in v.args if self.kind(v) == "tile" and self.kind(arg) == "row"}
+        for value in self.values:
+            if value in self.spec.loads or not value.args:
+                sizes[value] = 0
+                continue
+            size = 1 + sum(0 if arg in named else sizes[arg] for arg in value.args)
+            if (
+                value in self.names
+                or self.uses[value] > 1
+                or value in duplicated
+                or value in self.lanes.masked
+                or (value in hoisted and size > 1)
+                or size > _INLINE
+                or (self.spec.looped and value.op in REDUCTIONS)
+            ):
+                named.add(value)
+            sizes[value] = size
+        return named
+
+    # Expressions
+
+    def reduction(self, value: Value) -> str:
+        inner = self.padded(value)
+        if value.op == "cumsum":
+            return f"tl.cumsum({inner}, axis=1{', reverse=True' if value.attr('reverse') else ''})"
+        return f"tl.{value.op}({inner}, axis=1, keep_dims=True)"
+
+    def padded(self, value: Value) -> str:
+        """A reduction's operand, masked unless its padded lanes are neutral anyway."""
+        operand, fill = value.args[0], FILL[value.op]
+        text = self.speller.text(operand)
+        if self.lanes.of(operand) == fill:
+            return text if self.kind(operand) == "tile" else f"tl.broadcast_to({text}, (BLOCK_ROWS, BLOCK_COLS))"
+        return f"tl.where(mask, {text}, {fill_text(fill)})"
+
+    def like(self, value: Value) -> str:
+        """A pointer of this kernel that has the dtype that a rounding is to."""
+        like = value.attr("like")
+        names = {place.name for v, place in self.spec.loads.items() if v in self.uses and not place.exact}
+        stored = {store.place.name for store in self.spec.stores}
+        for output in self.graph.outputs:
+            if tuple(sorted(output.dtype_of)) == like:
+                for pointer in (output.name, f"d{output.name}"):
+                    if pointer in names or pointer in stored:
+                        return f"{pointer}_ptr.dtype.element_ty"
+        found = [name for name in like if name in names]
+        assert found, f"no pointer of this kernel has the dtype of {like}"
+        return f"{found[0]}_ptr.dtype.element_ty"
+
+    # Statements
+
+    def bind(self, value: Value) -> None:
+        """Emits the loads and named values that `value` needs, arguments first, then the value itself if it is named."""
+        if value in self.speller.bound:
+            return
+        if value in self.spec.loads:
+            self._assign(value, self._load(value), self.block.loads)
+            return
+        for arg in value.args:
+            self.bind(arg)
+        if value in self.named:
+            text = self.speller.text(value)
+            if value in self.lanes.masked:
+                text = f"tl.where(mask, {text}, 0.0)"
+            self._assign(value, text, self.block.body)
+
+    def _assign(self, value: Value, text: str, block: list[str]) -> None:
+        name = self.name_of(value)
+        self.speller.bound[value] = name
+        outside = self.spec.persistent and self.kind(value) in ("col", "scalar")
+        (self.head if outside else block).append(f"{name} = {text}")
+
+    def name_of(self, value: Value) -> str:
+        if value not in self.names:
+            taken = {*self.speller.bound.values(), *_RESERVED, *self.names.values()}
+            self.names[value] = unique(suggest(value, self.speller.bound), taken)
+        return self.names[value]
+
+    def at(self, place: Place, kind: str, owner: str) -> str:
+        """The pointer expression of a place; an address that is not plain rows, columns or offsets gets a name."""
+        found = address(self.graph, self.layout, place.dims, place.slices)
+        self.speller.sizes.update(found.sizes)
+        text = found.text
+        if text == "0":
+            return f"{place.name}_ptr"
+        if text in ("rows", "cols", "offsets") or text.isdigit():
+            return f"{place.name}_ptr + {text}"
+        if not self.layout.flat and text == "rows * n_cols + cols":
+            self.plain = True
+            return f"{place.name}_ptr + offsets"
+        if text not in self.shared:
+            self.shared[text] = unique(f"{owner}_offsets", {*self.shared.values(), *_RESERVED})
+            outside = self.spec.persistent and kind in ("col", "scalar")
+            (self.head if outside else self.block.addresses).append(f"{self.shared[text]} = {text}")
+        return f"{place.name}_ptr + {self.shared[text]}"
+
+    def _load(self, value: Value) -> str:
+        place, kind = self.spec.loads[value], self.kind(value)
+        pointer = self.at(place, kind, self.name_of(value))
+        if kind == "scalar":
+            text = f"tl.load({pointer})"
+        else:
+            fill = fill_text(self.fills.get(value, 0.0)) if value.dtype == "float" else "0"
+            text = f"tl.load({pointer}, mask={_MASKS[kind]}, other={fill})"
+        if value.dtype == "float" and not place.exact:
+            text = f"{text}.to(tl.float32)"
+        if value.dtype == "bool":
+            text = f"{text} != 0"
+        if value in self.spec.optional:
+            text = f"{text} if HAS_{place.name.upper()} else {self.spec.optional[value]}"
+        return text
+
+    def _store(self, store: Store) -> None:
+        self.bind(store.value)
+        kind = self._kind_of(store.place)
+        text = self.speller.text(store.value)
+        pointer = self.at(store.place, kind, self.names.get(store.value, store.place.name))
+        if kind == "scalar" and self.kind(store.value) == "scalar" and self.spec.looped:
+            pointer, kind = f"{pointer} + rows", "row"  # the one row that there is
+        mask = "" if kind == "scalar" else f", mask={_MASKS[kind]}"
+        if store.add:
+            text = f"tl.load({pointer}{mask}) + {text}"
+        self._guarded(store.guard, f"tl.store({pointer}, {text}{mask})")
+
+    def _kind_of(self, place: Place) -> str:
+        axes = set(place.axes)
+        if self.layout.flat:
+            return "tile" if axes else "scalar"
+        has_rows, has_cols = bool(axes & set(self.layout.rows)), bool(axes & set(self.layout.cols))
+        return "tile" if has_rows and has_cols else "row" if has_rows else "col" if has_cols else "scalar"
+
+    def _guarded(self, guard: str, line: str) -> None:
+        last = self.block.tail
+        if guard and f"if {guard}:" in last and last[-1].startswith("    ") and last[_last_if(last)] == f"if {guard}:":
+            last.append(f"    {line}")
+        else:
+            last += [f"if {guard}:", f"    {line}"] if guard else [line]
+
+    # The whole text
+
+    def text(self) -> KernelText:
+        lines = self.lines()
+        pointers = [place.name for value, place in self.spec.loads.items() if value in self.uses]
+        pointers += [store.place.name for store in self.spec.stores]
+        pointers = list(dict.fromkeys(pointers)) + [f"{a.name}_partial" for a in self.spec.accumulators]
+        flags = [f"HAS_{self.spec.loads[v].name.upper()}" for v in self.spec.optional if v in self.uses]
+        return KernelText(
+            self.spec.name,
+            tuple(pointers),
+            tuple(axis for axis in self.graph.sizes if axis in self.speller.sizes),
+            tuple(sorted(self.speller.scalars)),
+            (*flags, *self.spec.guards),
+            tuple(lines),
+        )
+
+    def _bind_in_order(self, roots: list[Value]) -> None:
+        """Statements in the order in which values were made, which is the reference's own order."""
+        needed = set(self.graph.walk(roots, [*self.spec.loads, *self.speller.bound]))
+        for value in self.values:
+            if value in needed and value in self.named:
+                self.bind(value)
+
+    def _offsets(self) -> list[str]:
+        return ["offsets = rows * n_cols + cols"] if self.plain else []
+
+    def lines(self) -> list[str]:
+        raise NotImplementedError
+
+
+def fill_text(fill: Lane) -> str:
+    return "0.0" if fill == 0.0 else f'float("{fill}")'
+
+
+def indented(lines: list[str]) -> list[str]:
+    return [f"    {line}" if line else "" for line in lines]
+
+
+def _last_if(lines: list[str]) -> int:
+    return max(i for i, line in enumerate(lines) if line.startswith("if "))

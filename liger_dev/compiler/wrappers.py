@@ -1,0 +1,242 @@
+"""Launches in, the bodies of the two wrappers out: checks, allocations, launches, what is returned."""
+
+from liger_dev.compiler.host import Host
+from liger_dev.compiler.host_values import HostValues
+from liger_dev.compiler.ir import Dims
+from liger_dev.compiler.ir import Input
+from liger_dev.compiler.ir import Value
+from liger_dev.compiler.launching import conditional
+from liger_dev.compiler.launching import launch_lines
+from liger_dev.compiler.launching import sizes
+from liger_dev.compiler.layout import Layout
+from liger_dev.compiler.layout import read_axes
+from liger_dev.compiler.schedule import Accumulator
+from liger_dev.compiler.schedule import Launch
+from liger_dev.compiler.schedule import Place
+from liger_dev.compiler.schedule import Store
+from liger_dev.compiler.schedule import host_operands
+from liger_dev.compiler.schedule import kept_place
+from liger_dev.compiler.schedule import saved_places
+from liger_dev.compiler.shapes import Shapes
+from liger_dev.compiler.slices import output_slices
+
+
+def forward_lines(host: Host) -> list[str]:
+    """The body of `NAME_forward(tensors, scalars)`: returns outputs, then what backward saves beside them."""
+    graph = host.graph
+    required = [i for i in graph.inputs if not i.optional]
+    shapes = Shapes(graph, {i.name: i.dims for i in required})
+    full = required[0]
+    lines = [*_static(host), *_checks(host, shapes)]
+    lines += [_contiguous(item) for item in graph.inputs]
+    layout: Layout | None = None
+    filled: set[str] = set()
+    for launch in host.forward:
+        spec = launch.single or launch.looped[0]
+        head = sizes(shapes, spec.layout) if spec.layout != layout else []
+        layout = spec.layout
+        lines = [*head, *lines] if head and not filled and "row_shape" in head[0] else [*lines, *head]
+        for store in spec.stores:
+            if store.place.name not in filled:
+                filled.add(store.place.name)
+                lines.append(f"{store.place.name} = {_empty_forward(host, store, shapes, full.name)}")
+        lines += launch_lines(host, launch, f"{full.name}.device", "forward", shapes)
+    lines += _host_lines(host, shapes)
+    outputs = [output.name for output in graph.outputs]
+    kept = [name for name in host.saved if name not in outputs]
+    lines.append(f"return {', '.join([*outputs, *kept])}")
+    return lines
+
+
+def _static(host: Host) -> list[str]:
+    """Refusals of flags and integers other than the ones that the kernels were compiled for."""
+    graph = host.graph
+    values = graph.walk([*(o.value for o in graph.outputs), *graph.gradients.values()])
+    used = {value.attr("name") for value in values if value.op == "param"}
+    fixed = [s for s in host.reference.scalars if s.name not in used and s.type != "float"]
+    return [f'check_static("{s.name}", {s.name}, {s.default!r})' for s in fixed]
+
+
+def _checks(host: Host, shapes: Shapes) -> list[str]:
+    """Dtypes, devices, and every size that two tensors share: nothing is broadcast silently."""
+    graph = host.graph
+    kinds: dict[str, list[str]] = {}
+    for tensor in host.reference.tensors:
+        kinds.setdefault(tensor.dtype, []).append(tensor.name)
+    lines = [f"check_floating({', '.join(f'{n}={n}' for n in kinds['float'])})"] if "float" in kinds else []
+    for kind, check in (("int", "check_integer"), ("bool", "check_bool")):
+        if kind in kinds:
+            lines.append(f"{check}({', '.join(f'{n}={n}' for n in kinds[kind])})")
+    known = Shapes(graph, {})
+    for item in graph.inputs:
+        expected = known.shape(item.dims, item.name)
+        own = all(part.startswith(f"{item.name}.shape[") for part in expected.strip("(),").split(", "))
+        if known.tensors and not own or any(graph.sizes[a].isdigit() for a in read_axes(item.dims)):
+            lines.append(f'check_shape("{item.name}", {item.name}, {expected})')
+        if not item.optional:
+            known = Shapes(graph, {**known.tensors, item.name: item.dims})
+    del shapes
+    return lines
+
+
+def _contiguous(item: Input) -> str:
+    name = item.name
+    return f"{name} = {name}.contiguous()" + (f" if {name} is not None else None" if item.optional else "")
+
+
+def _empty_forward(host: Host, store: Store, shapes: Shapes, full: str) -> str:
+    outputs = {output.name: output for output in host.graph.outputs}
+    place = store.place
+    if place.name not in outputs:
+        if place.exact:
+            rows = tuple(axis for dim in place.dims for axis in dim)
+            size = "n_rows" if rows == host.main.layout.rows else shapes.product(rows)
+            return f"torch.empty({size}, dtype=torch.float32, device={full}.device)"
+        like = store.value.attr("like") if store.value.op == "round" else ()  # exact, unless the reference rounds it
+        return _empty(shapes, place.dims, _promoted(host, like), full)
+    output = outputs[place.name]
+    if output.value.dtype == "bool":
+        return _empty(shapes, place.dims, "torch.bool", full)
+    if output.value.dtype == "int":
+        return _empty(shapes, place.dims, "torch.int64", full)
+    return _empty(shapes, place.dims, _promoted(host, output.dtype_of), full)
+
+
+def _empty(shapes: Shapes, dims: Dims, dtype: str, full: str) -> str:
+    same = [name for name, other in shapes.tensors.items() if other == dims]
+    alike = next((name for name in same if dtype == f"{name}.dtype"), same[0] if same else "")
+    if alike and dtype == f"{alike}.dtype":
+        return f"torch.empty_like({alike})"
+    if alike:
+        return f"torch.empty_like({alike}, dtype={dtype})"
+    return f"torch.empty({shapes.shape(dims)}, dtype={dtype}, device={full}.device)"
+
+
+def _promoted(host: Host, dtype_of: tuple[str, ...]) -> str:
+    """The dtype that the reference's own promotion gives."""
+    optional = {tensor.name for tensor in host.reference.tensors if tensor.optional}
+    given = [name for name in dtype_of if name not in optional]
+    if not dtype_of:
+        return "torch.float32"
+    text = f"{given[0]}.dtype"
+    for name in given[1:]:
+        text = f"torch.promote_types({text}, {name}.dtype)"
+    return text
+
+
+def _host_lines(host: Host, shapes: Shapes) -> list[str]:
+    """Sums over rows, and the outputs made of them."""
+    graph, plan = host.graph, host.plan
+    wanted = {output.value: output.name for output in graph.outputs if output.value in plan.host}
+    for value in plan.saved:
+        if value in plan.host:
+            if value not in graph.names:
+                graph.names[value] = kept_place(graph, value, plan).name
+            wanted.setdefault(value, graph.names[value])
+    if not wanted:
+        return []
+    rows: dict[Value, tuple[str, tuple[str, ...]]] = {}
+    stored = {v: Place(o.name, o.dims, cut) for o in graph.outputs for cut, v in output_slices(o)}
+    for operand in host_operands(graph, plan):
+        place = stored.get(operand) or kept_place(graph, operand, plan)
+        rows[operand] = (place.name, place.axes)
+    lines = HostValues(graph, shapes, rows, wanted).assign(plan.host)
+    for output in graph.outputs:
+        if output.value in plan.host and output.dtype_of:
+            dtype = _promoted(host, output.dtype_of)
+            lines = [f"{line}" for line in lines]
+            index = next(i for i, line in enumerate(lines) if line.startswith(f"{output.name} = "))
+            text = lines[index].split(" = ", 1)[1]
+            lines[index] = f"{output.name} = ({text}).to({dtype})"
+    return lines
+
+
+def backward_lines(host: Host, given: dict[str, str] | None = None) -> list[str]:
+    """The body of `NAME_backward(upstream, saved, scalars, sizes, needs)`: returns the gradients in the order of inputs.
+
+    `given` collects the sizes that it takes as arguments, by axis.
+    """
+    graph = host.graph
+    dims = {f"d{o.name}": o.dims for o in graph.outputs}
+    tensors = {name: dims[name] for name in host.upstream}
+    for value, place in saved_places(graph, host.plan).items():
+        if (
+            not place.exact
+            and value not in host.plan.host
+            and place.name not in {i.name for i in graph.inputs if i.optional}
+        ):
+            tensors[place.name] = place.dims
+    shapes = Shapes(graph, tensors, given if given is not None else {})
+    lead = (host.upstream or list(tensors))[0]
+    lines = [f"{name} = {name}.contiguous()" for name in host.upstream if dims[name]]
+    layout: Layout | None = None
+    filled: set[str] = set()
+    for launch in host.backward:
+        spec = launch.single or launch.looped[0]
+        head = sizes(shapes, spec.layout) if spec.layout != layout else []
+        layout = spec.layout
+        lines = [*head, *lines] if head and not filled and "row_shape" in head[0] else [*lines, *head]
+        for name in dict.fromkeys(store.place.name for store in spec.stores if not spec.totals):
+            if name not in filled:
+                filled.add(name)
+                guard = next(store.guard for store in spec.stores if store.place.name == name) or spec.when
+                lines.append(conditional(f"{name} = {_empty_gradient(host, name, shapes, lead)}", guard))
+        for acc in _sliced(launch):
+            if acc.place.name not in filled:
+                filled.add(acc.place.name)
+                fresh = f"{acc.place.name} = {_empty_gradient(host, acc.place.name, shapes, lead)}"
+                lines.append(conditional(fresh, acc.guard))
+        lines += launch_lines(host, launch, f"{lead}.device", "backward", shapes)
+    distinct = dict.fromkeys(f"d{name}" for name in host.owner.values())
+    lines.append(f"return {', '.join(distinct)}")
+    return lines
+
+
+def _sliced(launch: Launch) -> list[Accumulator]:
+    """The sums that fill a slice of a gradient only."""
+    specs = [*([launch.single] if launch.single else []), *launch.looped]
+    return [acc for spec in specs for acc in (*spec.accumulators, *spec.totals) if acc.place.slices]
+
+
+def _empty_gradient(host: Host, name: str, shapes: Shapes, lead: str) -> str:
+    """A gradient's memory: like its input where that is saved; zeros where slices leave elements untouched."""
+    own = name.removeprefix("d")
+    make = "empty" if _covered(host, own) else "zeros"
+    if _adds(host, name):  # several kernels add to it
+        return f"torch.{make}({shapes.shape(host.graph.dims_of(own))}, dtype=torch.float32, device={lead}.device)"
+    if own in shapes.tensors or own in host.saved:
+        return f"torch.{make}_like({own})"
+    dims = host.graph.dims_of(own)
+    floats = {n: other for n, other in shapes.tensors.items() if _is_float(host, n)}
+    alike = next((n for n, other in floats.items() if other == dims and n != lead), "")
+    alike = alike or next((n for n, other in floats.items() if other == dims), "")
+    if alike:
+        return f"torch.{make}_like({alike})"
+    return f"torch.{make}({shapes.shape(dims)}, dtype={lead}.dtype, device={lead}.device)"
+
+
+def _adds(host: Host, name: str) -> bool:
+    specs = [spec for launch in host.backward for spec in launch.looped]
+    return any(store.add and store.place.name == name for spec in specs for store in spec.stores)
+
+
+def _is_float(host: Host, name: str) -> bool:
+    kinds = {tensor.name: tensor.dtype for tensor in host.reference.tensors}
+    return kinds.get(name, "float") == "float"
+
+
+def _covered(host: Host, name: str) -> bool:
+    """Whether the stored slices of a gradient fill it."""
+    extents, dims = host.graph.extents, host.graph.dims_of(name)
+    total = 0
+    for (owner, cut), value in host.graph.gradients.items():
+        if owner == name and value.op != "const":
+            axes = read_axes(dims, cut)
+            count = 1
+            for axis in axes:
+                count *= extents[axis]
+            total += count
+    whole = 1
+    for axis in read_axes(dims):
+        whole *= extents[axis]
+    return total == whole
