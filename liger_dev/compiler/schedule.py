@@ -242,12 +242,14 @@ class _Backward:
     def fits(self, value: Value, layout: Layout) -> bool:
         """Whether a program that strides over rows can keep its part of this sum."""
         over, axes = set(value.attr("over")), memory_order(self.graph, value.axes)
-        inside = set(self.graph.walk([value.args[0]], self.loads))
-        reduced = [v for v in inside if v.op == "sum" and v not in self.loads and v is not value.args[0]]
-        running = [v for v in inside if v.op == "cumsum" and along(v) != set(layout.cols)]
-        return (
-            not running and not layout.flat and over == set(layout.rows) and axes in ((), layout.cols) and not reduced
-        )
+        elsewhere = [v for v in self.reductions(value) if along(v) != set(layout.cols)]
+        return not elsewhere and not layout.flat and over == set(layout.rows) and axes in ((), layout.cols)
+
+    def reductions(self, value: Value) -> list[Value]:
+        """The reductions that a sum's operand is made of; the operand itself may be one, of a total taken in two steps."""
+        operand = value.args[0]
+        found = [v for v in self.graph.walk([operand], self.loads) if v not in self.loads and along(v)]
+        return [v for v in found if v is not operand or v.op != "sum"]
 
     def tile_launch(self, name: str, stores: tuple[Store, ...], sums: list[Value]) -> Launch:
         accumulators = tuple(self.accumulator(v) for v in sums)
@@ -256,6 +258,8 @@ class _Backward:
         launch = _launch(self.graph, replace(single, accumulators=()), False, long)
         if single.layout.flat or not accumulators or not launch.looped:
             return _launch(self.graph, single, False, long)
+        if any(self.reductions(v) for v in sums):
+            return Launch(single, ())  # what is summed needs its whole row
         tiles = tuple(
             replace(k, loads=_used(self.graph, self.loads, [s.value for s in k.stores])) for k in launch.looped
         )
@@ -279,7 +283,7 @@ class _Backward:
             over |= set(operand.attr("over"))
             operand = operand.args[0]
         whole = self.graph.make("sum", operand, over=tuple(sorted(over)))
-        if any(v.op in ("sum", "max", "cumsum") for v in self.graph.walk([operand], self.loads) if v not in self.loads):
+        if any(along(v) for v in self.graph.walk([operand], self.loads) if v not in self.loads):
             raise Unsupported(f"the gradient of {name} sums over rows what needs a reduction of each row", name)
         order = memory_order(self.graph, whole.axes | over)
         dims = self.graph.dims_of(name)
