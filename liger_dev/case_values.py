@@ -1,5 +1,6 @@
 """A reference and a profile go in; what the template of a kernel's tests prints comes out: inputs, shapes, cases."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from liger_dev.literals import literal
@@ -27,20 +28,25 @@ _OTHER_AXES = (3, 5, 2, 4)
 Batch = tuple[str | int, ...]
 
 
-def case_values(reference: Reference, profile: KernelProfile, batch: Batch, any_rank: bool) -> dict[str, Any]:
-    """`batch` are the leading axes that all rows share; `any_rank` says that any number of them will do."""
+def case_values(
+    reference: Reference, profile: KernelProfile, batch: Batch, any_rank: bool, divisors: Mapping[str, int]
+) -> dict[str, Any]:
+    """`batch` are the leading axes that all rows share; `any_rank` says that any number of them will do. Sizes are
+    rounded up to multiples of `divisors`."""
     columns = _columns(reference, batch)
+    by_name = {_axis(axis): number for axis, number in divisors.items()}
+    multiple = by_name.get(columns, 1)
     learnable = {param.name for param in profile.learnable_params}
     floats = [tensor.name for tensor in reference.tensors if tensor.dtype == "float"]
     inputs = [name for name in floats if name not in learnable]
     optional = [tensor.name for tensor in reference.tensors if tensor.optional]
     absent = [*([name] for name in optional), *([optional] if len(optional) > 1 else [])]
     return {
-        "make_inputs_signature": ", ".join(["dtype", *_default_sizes(reference, batch, columns)]),
+        "make_inputs_signature": ", ".join(["dtype", *_default_sizes(reference, batch, columns, by_name)]),
         "make_inputs_items": [_input(tensor, batch, columns) for tensor in reference.tensors],
         "case_arguments": ", ".join([*(["batch"] if batch else []), *([columns] if columns else [])]),
-        "cases": _cases(_ANY_RANK, batch, columns, any_rank),
-        "large_cases": _cases(_LARGE_ANY_RANK, batch, columns, any_rank),
+        "cases": _cases(_ANY_RANK, batch, columns, any_rank, multiple),
+        "large_cases": _cases(_LARGE_ANY_RANK, batch, columns, any_rank, multiple),
         "input_name": (inputs or floats)[0],
         "float_inputs": _names(inputs or floats),
         "float_parameters": _names([name for name in floats if name in learnable]) if learnable else "",
@@ -85,14 +91,21 @@ def _axis(name: str | int) -> str:
     return f"n_{name}" if name in ("I", "O", "l", "dtype", "batch") else str(name)
 
 
-def _default_sizes(reference: Reference, batch: Batch, columns: str) -> list[str]:
+def _rounded(size: int, multiple: int) -> int:
+    return -(-size // multiple) * multiple
+
+
+def _default_sizes(reference: Reference, batch: Batch, columns: str, divisors: Mapping[str, int]) -> list[str]:
     named = [axis for tensor in reference.tensors for axis in tensor.shape if isinstance(axis, str)]
     others = [axis for axis in dict.fromkeys(map(_axis, named)) if axis not in {*map(_axis, batch), columns}]
     shape = (2,) * (len(batch) - 2) + (2, 3) if len(batch) > 1 else (6,)
     return [
         *([f"batch={shape}"] if batch else []),
-        *([f"{columns}=127"] if columns else []),
-        *(f"{axis}={_OTHER_AXES[i % len(_OTHER_AXES)]}" for i, axis in enumerate(others)),
+        *([f"{columns}={_rounded(127, divisors.get(columns, 1))}"] if columns else []),
+        *(
+            f"{axis}={_rounded(_OTHER_AXES[i % len(_OTHER_AXES)], divisors.get(axis, 1))}"
+            for i, axis in enumerate(others)
+        ),
     ]
 
 
@@ -106,9 +119,12 @@ def _input(tensor: Tensor, batch: Batch, columns: str) -> dict[str, str]:
     return {"name": tensor.name, "call": calls.get(tensor.dtype, f"randint({columns or 2}, {shape})")}
 
 
-def _cases(table: tuple[tuple[tuple[int, ...], int], ...], batch: Batch, columns: str, any_rank: bool) -> list[str]:
+def _cases(
+    table: tuple[tuple[tuple[int, ...], int], ...], batch: Batch, columns: str, any_rank: bool, multiple: int
+) -> list[str]:
     rows: list[str] = []
-    for shape, size in table:
+    for shape, odd in table:
+        size = _rounded(odd, multiple)
         lead = shape if any_rank else _at_rank(shape, len(batch))
         if not batch:
             rows.append(str(size))

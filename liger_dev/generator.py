@@ -93,7 +93,8 @@ def kernel_files(
 
     An `op_text` that somebody else has written takes the place of the op template's.
     """
-    named = {**values(reference, profile), **op}
+    demands = op.get("op", {})
+    named = {**values(reference, profile, demands.get("divisors"), demands.get("counted_axes", ())), **op}
     texts = render_all((t for t in templates if not (op_text and t == OP)), named)
     if op_text:
         texts[output_path(OP, named)] = op_text

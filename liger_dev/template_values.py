@@ -4,6 +4,8 @@ import ast
 import re
 import textwrap
 
+from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 
 from liger_dev.case_values import case_values
@@ -19,16 +21,22 @@ _WIDTH = 120
 _RESETS = {"ones": "nn.init.ones_({0})", "zeros": "nn.init.zeros_({0})", "normal": "nn.init.normal_({0})"}
 
 
-def values(reference: Reference, profile: KernelProfile) -> dict[str, Any]:
+def values(
+    reference: Reference,
+    profile: KernelProfile,
+    divisors: Mapping[str, int] | None = None,
+    counted_axes: Iterable[str] = (),
+) -> dict[str, Any]:
     """All values that the templates of module, functional entry, test and benchmark script need.
 
-    Names and shapes of arguments are the reference's, names of classes and module arguments the profile's.
+    Names and shapes of arguments are the reference's, names of classes and module arguments the profile's. `divisors`
+    are what sizes must be multiples of, `counted_axes` those that a tensor must have as they are.
     """
     fields = profile.model_dump(mode="json")
     names = [tensor.name for tensor in reference.tensors]
     arguments = [*names, *(scalar.name for scalar in reference.scalars)]
     batch = batch_axes(reference)
-    any_rank = bool(batch) and accepts_any_rank(reference)
+    any_rank = bool(batch) and accepts_any_rank(reference) and not set(batch) & set(counted_axes)
     return {
         **fields,
         "profile": profile,
@@ -42,7 +50,7 @@ def values(reference: Reference, profile: KernelProfile) -> dict[str, Any]:
         "apply_arguments": ", ".join(arguments),
         "functional_doc": _functional_doc(reference, profile, batch if any_rank else ()),
         **_module(reference, profile, batch if any_rank else ()),
-        **case_values(reference, profile, batch, any_rank),
+        **case_values(reference, profile, batch, any_rank, divisors or {}),
     }
 
 

@@ -102,6 +102,12 @@ def check_bool(**tensors: torch.Tensor) -> None:
             raise TypeError(f"{name} must be bool, not {tensor.dtype}")
 
 
+def check_divisible(name: str, size: int, divisor: int) -> None:
+    """Raises ValueError unless a size can be taken apart as the operation does."""
+    if size % divisor:
+        raise ValueError(f"{name} must be a multiple of {divisor}, not {size}")
+
+
 def check_static(name: str, value: object, compiled: object) -> None:
     """Raises ValueError unless an argument has the value that the kernels were generated for."""
     if value != compiled:

@@ -39,9 +39,9 @@ class Shapes:
         if not axes:
             return "1"
         for name, dims in self.tensors.items():
-            if tuple(a for dim in dims for a in dim) == axes:
+            if {a for dim in dims for a in dim} == set(axes):
                 return f"{name}.numel()"
-            if len(dims) > 1 and tuple(a for dim in dims[:-1] for a in dim) == axes:
+            if len(dims) > 1 and {a for dim in dims[:-1] for a in dim} == set(axes):
                 return f"{name}.shape[:-1].numel()"
         parts = [self.axis(axis) for axis in axes]
         return " * ".join(f"({p})" if "//" in p or " - " in p else p for p in parts) if len(parts) > 1 else parts[0]
