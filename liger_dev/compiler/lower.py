@@ -48,7 +48,12 @@ def lower(graph: Graph, traced: Traced, reference: Reference) -> list[Output]:
             _restart(state, split, parts, first)
             continue
         lifted = Graph(
-            inputs=graph.inputs, outputs=outputs, names=graph.names, sizes=graph.sizes, _values=graph._values
+            inputs=graph.inputs,
+            outputs=outputs,
+            names=graph.names,
+            lines=graph.lines,
+            sizes=graph.sizes,
+            _values=graph._values,
         )
         lift(lifted, state.slicer)
         graph.extents.update(state.hints)
@@ -124,7 +129,7 @@ def _lower_all(state: Lowering, first: bool) -> list[Output]:
     given = [tensor for tensor in reference.tensors if tensor.name not in state.traced.absent]
     constants = state.traced.constants
     for node in (node for node in nodes if node.name in constants):
-        state.node = node
+        state.node = next(iter(node.users), node)
         state.terms[node] = _constant(state, constants[node.name])
     placeholders = [node for node in nodes if node.op == "placeholder" and node.name not in constants]
     assert len(placeholders) == len(given), "one placeholder an input"
@@ -155,9 +160,7 @@ def _lower_all(state: Lowering, first: bool) -> list[Output]:
 
 def _constant(state: Lowering, tensor: torch.Tensor) -> Term:
     if tensor.numel() != 1:
-        raise Unsupported(
-            f"the reference makes a tensor of {tensor.numel()} numbers", state.reference.name, "make it an argument"
-        )
+        raise state.refuse(f"a tensor of {tensor.numel()} numbers", "make it an argument")
     return Term(state.number(tensor.item()), ((),) * tensor.dim())
 
 

@@ -24,6 +24,7 @@ from liger_dev.compiler import scheduled
 from liger_dev.compiler.evaluate import evaluate
 from liger_dev.compiler.evaluate import laid_out
 from liger_dev.compiler.options import Options
+from liger_dev.compiler.slices import output_slices
 from liger_dev.errors import LigerDevError
 from liger_dev.generator import OP
 from liger_dev.profile import KernelProfile
@@ -102,13 +103,19 @@ def test_graph_is_torchs(case):
     given, (upstream, wanted) = inputs(*case), truth(*case)
     made = graph(case[1])
     (output,) = made.outputs
-    dims = [output.dims, *(item.dims for item in made.inputs if (item.name, ()) in made.gradients)]
-    roots = [output.value, *made.gradients.values()]
-    known = {**given, f"d{output.name}": upstream}
-    leaves = [v for v in made.walk(roots) if v.op == "input"]
-    laid = {v: laid_out(known[v.attr("name")], made.dims_of(v.attr("name")), (), SIZES) for v in leaves}
-    found = evaluate(made, roots, laid, {}, SIZES)
-    expected = [laid_out(w, d, (), SIZES) for w, d in zip(wanted, dims)]
+    sizes = {axis: eval(text, {}, dict(given)) for axis, text in made.sizes.items()}
+    roots = [(output.name, cut, value) for cut, value in output_slices(output)]
+    roots += [(f"d{name}", cut, value) for (name, cut), value in made.gradients.items()]
+    names = [output.name, *(f"d{name}" for name, x in given.items() if x.is_floating_point())]
+    known = {**given, f"d{output.name}": upstream, **dict(zip(names, wanted))}
+
+    def laid(name, cut, tensors):
+        return laid_out(tensors[name], made.dims_of(name), cut, sizes)
+
+    values = [value for _, _, value in roots]
+    leaves = {v: laid(v.attr("name"), v.attr("slices"), known) for v in made.walk(values) if v.op == "input"}
+    found = evaluate(made, values, leaves, {}, sizes)
+    expected = [laid(name, cut, known) for name, cut, _ in roots]
     check([f.expand_as(e) for f, e in zip(found, expected)], expected, 1e-9, 1e-12)
 
 
@@ -166,8 +173,8 @@ def test_kernels_are_torchs(case, in_triton):
         ("torch.digamma(x) * x", "aten.digamma.default is not supported"),
         ("x.to(torch.float64) * 2", "aten.to.dtype is not supported: a cast to torch.float64"),
         ("x.half() * z", "a cast to torch.float16 whose result is not cast back"),
-        ("x * torch.tensor([2.0, 3.0]).sum()", "the reference makes a tensor of 2 numbers"),
-        ("x.cumsum(-1)[:, :18] * 2", "a slice of a running sum"),
+        ("x * torch.tensor([2.0, 3.0]).sum()", "a tensor of 2 numbers"),
+        ("x.cumsum(-1)[:, ::2] * 2", "a slice of a running sum"),
         ("torch.cat((x, z), -1).cumsum(-1)", "a running sum over a concatenation"),
         ("x * torch.cumprod(x, -1)", "aten.cumprod.default is not supported"),
     ],
