@@ -95,6 +95,9 @@ def laid_out(tensor: torch.Tensor, dims: Dims, slices: Slices, sizes: dict[str, 
     """A tensor, or a slice of it, as `evaluate` wants it: one dimension an axis of `sizes`, in that order."""
     cut = dict(slices)
     for i, piece in cut.items():
+        if piece.reversed:
+            tensor = tensor.flip(i)
+            continue
         start = piece.first + sum(sizes[axis] for axis in piece.after)
         count = math.prod(sizes[axis] for axis in piece.axes)
         if start < 0:

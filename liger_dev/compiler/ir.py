@@ -34,6 +34,11 @@ class Slice:
     after: tuple[str, ...] = ()
     step: int = 1
 
+    @property
+    def reversed(self) -> bool:
+        """Whether it is a whole axis, last element first."""
+        return self.step == -1 and self.first == -1 and self.after == self.axes
+
     def of(self, inner: "Slice") -> "Slice":
         """The slice `inner` of what this slice reads."""
         assert self.step == 1 or not inner.after, "a start that depends on sizes inside a strided slice"

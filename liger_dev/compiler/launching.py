@@ -102,12 +102,15 @@ def _final(host: Host, acc: Accumulator, guard: str, shapes: Shapes) -> list[str
     if not cut:
         return [conditional(f"{name} = {_final_sum(host, name, len(acc.value.axes))}", guard)]
     index = ", ".join(_index(cut[i], shapes) if i in cut else ":" for i in range(len(acc.place.dims)))
-    line = f"{name}[{index}] = {acc.name}_partial.sum(0)"
+    turned = ".flip(0)" if any(piece.reversed for piece in cut.values()) else ""
+    line = f"{name}[{index}] = {acc.name}_partial.sum(0){turned}"
     return [f"if {guard.lower()}:", f"    {line}"] if guard else [line]
 
 
 def _index(piece: Slice, shapes: Shapes) -> str:
     """A slice as Python's subscript."""
+    if piece.reversed:
+        return ":"
     start = " + ".join([*([str(piece.first)] if piece.first else []), *(shapes.axis(a) for a in piece.after)]) or "0"
     if not piece.axes:
         return start

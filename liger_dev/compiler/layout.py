@@ -67,6 +67,7 @@ class _Addressing:
         self.graph = graph
         self.layout = layout
         self.sizes: dict[str, None] = {}
+        self.reversed: set[str] = set()
 
     def address(self, dims: Dims, cut: dict[int, Slice]) -> Address:
         atoms: list[tuple[str, tuple[str, ...]]] = []
@@ -74,6 +75,9 @@ class _Addressing:
         stride: tuple[str, ...] = ()
         for i in range(len(dims) - 1, -1, -1):
             piece = cut.get(i, Slice(dims[i]))
+            if piece.reversed:
+                self.reversed.update(piece.axes)
+                piece = Slice(piece.axes)
             inner = stride + ((str(piece.step),) if piece.step != 1 else ())
             for axis in reversed(piece.axes):
                 atoms.insert(0, (axis, inner))
@@ -92,7 +96,7 @@ class _Addressing:
             if joined:
                 run, before = joined[-1]
                 together = sorted(before) == sorted((*stride, axis))
-                if together and self.follows(run[-1], axis):
+                if together and not {run[-1], axis} & self.reversed and self.follows(run[-1], axis):
                     joined[-1] = ((*run, axis), stride)
                     continue
             joined.append(((axis,), stride))
@@ -114,7 +118,7 @@ class _Addressing:
             text = f"{text} // {self.product(group[last + 1 :])}"
         if first > 0:
             text = f"{text} % {self.product(run)}"
-        return text
+        return f"({self.size(run)} - 1 - {text})" if run[0] in self.reversed else text
 
     def times(self, text: str, stride: tuple[str, ...]) -> str:
         if not stride:

@@ -134,6 +134,15 @@ def _glu(state: Lowering, x: Any, dim: int = -1) -> Term:
     return result(state, g.mul(first.value, g.make("sigmoid", second.value)), [first, second])
 
 
+def _flip(state: Lowering, x: Any, dims: Any) -> Term:
+    t = state.term(x)
+    value = t.value
+    for position in dims:
+        for axis in t.dims[position]:
+            value = state.slicer.flip(value, axis)
+    return Term(value, t.dims, t.dtype_of)
+
+
 def _unbind(state: Lowering, x: Any, dim: int = 0) -> tuple[Term, ...]:
     t = state.term(x)
     position = dim % len(t.dims)
@@ -247,6 +256,7 @@ SHAPES: dict[str, Row] = {
     "aten.chunk.default": _split,
     "aten.unbind.int": _unbind,
     "aten.glu.default": _glu,
+    "aten.flip.default": _flip,
     "aten.cat.default": _cat,
     "aten.concat.default": _cat,
     "aten.stack.default": _stack,

@@ -252,6 +252,10 @@ x * (x > 0).any(-1, keepdim=True)
 x * (x > -200).all(-1, keepdim=True)
 x.cumsum(-1)
 x.cumsum(-1) * w
+x.flip(-1).cumsum(-1).flip(-1)
+x.flip(-1) * z
+(x * w).flip(-1).exp()
+x * F.softmax(z, -1).flip(-1)
 (x * w).cumsum(-1) / x.abs().sum(-1, keepdim=True).add(1)
 torch.ones_like(x).cumsum(-1) * x
 w[0] * x + w[3] * F.normalize(x, dim=-1)

@@ -175,6 +175,7 @@ def test_kernels_are_torchs(case, in_triton):
         ("x.half() * z", "a cast to torch.float16 whose result is not cast back"),
         ("x * torch.tensor([2.0, 3.0]).sum()", "a tensor of 2 numbers"),
         ("x.cumsum(-1)[:, ::2] * 2", "a slice of a running sum"),
+        ("x * torch.roll(x, 1, -1)", "aten.roll.default is not supported"),
         ("torch.cat((x, z), -1).cumsum(-1)", "a running sum over a concatenation"),
         ("x * torch.cumprod(x, -1)", "aten.cumprod.default is not supported"),
     ],
