@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from liger_dev.grading import bounds
+from liger_dev.grading import interpreter_float8 as float8
 from liger_dev.grading import interpreter_language as language
 from liger_dev.grading import interpreter_libdevice as libdevice
 from liger_dev.grading import interpreter_numbers as numbers
@@ -128,6 +129,13 @@ MENDS = (
         "3.6.0 to 3.9.0",
         numbers.atomics_are_faulty,
         numbers.mend_atomics,
+    ),
+    Mend(
+        "fp8_conversion",
+        "float32 to an 8-bit float rounds ties away from zero, and loses numbers below the smallest normal one",
+        "3.6.0",
+        float8.is_faulty,
+        float8.mend,
     ),
     Mend(
         "half_sums",

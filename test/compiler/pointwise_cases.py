@@ -162,6 +162,7 @@ x * x.bool()
 x * x.to(torch.int64)
 x.half().float()
 x.to(torch.bfloat16).float() * z
+x.detach().to(torch.float8_e4m3fn).float() * z
 x * torch.tensor(2.0)
 2.5**x
 torch.where(m, x.masked_fill(k == 0, 1.0), z)

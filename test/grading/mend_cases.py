@@ -384,6 +384,22 @@ def language_leak():
     return (tl.load, tl.core.load, tl.core.tensor.__add__) == before
 
 
+@triton.jit
+def _through_float8(x_ptr, y_ptr, n: tl.constexpr):
+    offsets = tl.arange(0, n)
+    x = tl.load(x_ptr + offsets)
+    tl.store(y_ptr + offsets, x.to(tl.float8e4nv).to(tl.float32))
+    tl.store(y_ptr + n + offsets, x.to(tl.float8e5).to(tl.float32))
+
+
+def fp8_rounds_to_nearest_even():
+    x = torch.tensor([100.0, -100.0, 108.0, 0.00390625, 0.001, 1.1, 1e6, 0.0])
+    y = torch.zeros(16)
+    _through_float8[(1,)](x, y, 8)
+    wanted = [x.clamp(-448, 448).to(torch.float8_e4m3fn).float(), x.clamp(-57344, 57344).to(torch.float8_e5m2).float()]
+    return torch.equal(y, torch.cat(wanted))
+
+
 CASES = {
     "scalar_index": (runtime_loop,),
     "loop_variable": (loop_variable,),
@@ -396,6 +412,7 @@ CASES = {
     "bf16_arithmetic": (bf16_arithmetic,),
     "bf16_dot": (bf16_dot,),
     "bf16_atomics": (bf16_atomics,),
+    "fp8_conversion": (fp8_rounds_to_nearest_even,),
     "half_sums": (bf16_sums, fp16_sums_round, bf16_sums_keep_dims),
     "integer_sums": (integer_sums,),
     "float_warnings": (float_warnings,),
