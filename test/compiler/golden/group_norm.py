@@ -17,6 +17,7 @@ import triton.language as tl
 from torch.autograd.function import once_differentiable
 
 from kernels.ops.utils import LONG_ROW
+from kernels.ops.utils import check_divisible
 from kernels.ops.utils import check_floating
 from kernels.ops.utils import check_shape
 from kernels.ops.utils import check_static
@@ -296,6 +297,7 @@ def group_norm_forward(x, weight, bias, num_groups, eps):
     check_shape("x", x, (x.shape[-3], x.shape[-2], x.shape[-1]))
     check_shape("weight", weight, (weight.shape[-1],))
     check_shape("bias", bias, weight.shape)
+    check_divisible("x.shape[-2]", x.shape[-2], 2)
     x = x.contiguous()
     weight = weight.contiguous()
     bias = bias.contiguous()

@@ -20,6 +20,7 @@ import triton.language as tl
 
 from torch.autograd.function import once_differentiable
 
+from kernels.ops.utils import check_divisible
 from kernels.ops.utils import check_floating
 from kernels.ops.utils import check_shape
 from kernels.ops.utils import device_guard
@@ -423,6 +424,7 @@ def rope_forward(q, k, cos, sin):
     check_shape("k", k, (*q.shape[:-3], k.shape[-3], q.shape[-2], q.shape[-1]))
     check_shape("cos", cos, (q.shape[-2], q.shape[-1]))
     check_shape("sin", sin, cos.shape)
+    check_divisible("q.shape[-1]", q.shape[-1], 2)
     q = q.contiguous()
     k = k.contiguous()
     cos = cos.contiguous()

@@ -13,6 +13,7 @@ import triton.language as tl
 
 from torch.autograd.function import once_differentiable
 
+from kernels.ops.utils import check_divisible
 from kernels.ops.utils import check_floating
 from kernels.ops.utils import device_guard
 
@@ -71,6 +72,7 @@ def _swiglu_packed_backward_kernel(
 def swiglu_packed_forward(x):
     """Returns y, x."""
     check_floating(x=x)
+    check_divisible("x.shape[-1]", x.shape[-1], 2)
     x = x.contiguous()
     n_elements = x.shape[-3] * x.shape[-2] * (x.shape[-1] // 2)
     y = torch.empty((*x.shape[:-1], x.shape[-1] // 2), dtype=x.dtype, device=x.device)
