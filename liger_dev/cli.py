@@ -353,7 +353,9 @@ def grade(
     op_file: Annotated[Path, typer.Argument(metavar="OP_FILE", help="A file with Triton kernels and what calls them.")],
     reference: Annotated[str, typer.Option("--reference", metavar="FILE[:NAME]", help="What it must agree with.")],
     function: Annotated[str, typer.Option("--function", metavar="NAME", help="What to call in OP_FILE.")] = "",
-    seed: Annotated[str, typer.Option("--seed", metavar="N", help="A number, or `fresh`. [default: from the files]")] = "",
+    seed: Annotated[
+        str, typer.Option("--seed", metavar="N", help="A number, or `fresh`. [default: from the files]")
+    ] = "",
     allow: Annotated[list[str] | None, typer.Option("--allow", metavar="SUBJECT", help="Accept a finding.")] = None,
     shape: Shape = None,
     init: Init = None,

@@ -33,7 +33,7 @@ from liger_dev.scratch import KernelCopy
 from liger_dev.sources import resolve
 
 # Beside the null candidates, which are all run.
-MUTANTS = 32
+MUTANTS = 20
 LEAST_KILL_RATE = 0.95
 _SECONDS = 1200
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -159,7 +159,9 @@ def _ask(request: Request) -> Verdict:
     asked, answered = folder / "request.json", folder / "verdict.json"
     asked.write_text(json.dumps(request.to_json()))
     argv = [sys.executable, "-m", "liger_dev.grading.grade", str(asked), str(answered)]
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "TRITON_", "ANTHROPIC_"))}
+    env = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "TRITON_", "ANTHROPIC_"))
+    }
     env |= {"PYTHONPATH": str(_PACKAGE), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
     try:
         done = subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, timeout=_SECONDS)

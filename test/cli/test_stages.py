@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from liger_dev import sources
 from liger_dev import requests
+from liger_dev import sources
 from liger_dev import stages
 from liger_dev import workspace
 from liger_dev.errors import BadInput
