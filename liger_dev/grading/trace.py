@@ -30,7 +30,7 @@ _COPIES = frozenset(
 )
 # Allowed on what kernels wrote: the last step over one partial result a program.
 _FINISHING = frozenset(("sum",))
-_ON_SCALARS = frozenset(("div", "mul", "add", "sub"))
+_ON_SCALARS = frozenset(("div", "mul", "add", "sub", "neg", "clamp_min", "clamp_max", "clamp"))
 
 
 @dataclass
