@@ -108,6 +108,12 @@ def check_divisible(name: str, size: int, divisor: int) -> None:
         raise ValueError(f"{name} must be a multiple of {divisor}, not {size}")
 
 
+def check_rank(name: str, tensor: torch.Tensor, rank: int) -> None:
+    """Raises ValueError unless a tensor has `rank` dimensions."""
+    if tensor.dim() != rank:
+        raise ValueError(f"{name} must have {rank} dimensions, not {tensor.dim()}")
+
+
 def check_static(name: str, value: object, compiled: object) -> None:
     """Raises ValueError unless an argument has the value that the kernels were generated for."""
     if value != compiled:

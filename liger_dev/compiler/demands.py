@@ -3,6 +3,7 @@
 import re
 
 from liger_dev.compiler.ir import Graph
+from liger_dev.ranks import accepts_any_rank
 from liger_dev.records import Reference
 
 _DIVIDED = re.compile(r"(\w+)\.shape\[(-?\d+)\] // (\d+)")
@@ -27,6 +28,15 @@ def divisibility_checks(graph: Graph) -> list[str]:
         for name, position, number in _DIVIDED.findall(size):
             wanted[name, position] = max(wanted.get((name, position), 1), int(number))
     return [f'check_divisible("{n}.shape[{p}]", {n}.shape[{p}], {number})' for (n, p), number in wanted.items()]
+
+
+def rank_checks(graph: Graph, reference: Reference) -> list[str]:
+    """The statement that refuses other ranks, where the reference counts dimensions from the front; the shapes of the
+    other tensors are checked against the largest one's."""
+    if accepts_any_rank(reference):
+        return []
+    largest = max((item for item in graph.inputs if not item.optional), key=lambda item: len(item.dims))
+    return [f'check_rank("{largest.name}", {largest.name}, {len(largest.dims)})'] if largest.dims else []
 
 
 def counted_axes(graph: Graph, text: str) -> list[str]:

@@ -59,6 +59,7 @@ _HELPERS = (
     "check_divisible",
     "check_floating",
     "check_integer",
+    "check_rank",
     "check_shape",
     "check_static",
     "column_settings",

@@ -1,0 +1,54 @@
+"""A reference in, whether it takes tensors of other ranks than its SHAPES name out: read from its text."""
+
+import ast
+
+from liger_dev.records import Reference
+
+
+def accepts_any_rank(reference: Reference) -> bool:
+    """Whether the reference counts its dimensions from the end, so that any number of batch axes will do.
+
+    Read from the text: a dimension counted from the front, a shape that is unpacked, or a call whose meaning depends
+    on the rank makes it False.
+    """
+    tree = ast.parse(reference.text)
+    function = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == reference.name)
+    return not any(_depends_on_rank(node) for node in ast.walk(function))
+
+
+_DIMENSION_ARGUMENTS = ("dim", "axis", "start_dim", "end_dim", "dim0", "dim1", "dims")
+_DIMENSION_CALLS = ("mean", "sum", "amax", "amin", "max", "min", "softmax", "log_softmax", "logsumexp", "unsqueeze",
+                    "squeeze", "cumsum", "norm", "var", "std", "prod", "argmax", "size", "chunk", "split", "cat",
+                    "flatten")  # fmt: skip
+_RANK_CALLS = ("view", "reshape", "permute", "transpose", "t", "einsum", "movedim", "swapaxes", "bmm")
+
+
+def _depends_on_rank(node: ast.AST) -> bool:
+    match node:
+        case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)):
+            counted = [keyword.value for keyword in node.keywords if keyword.arg in _DIMENSION_ARGUMENTS]
+            positional = node.args if name in _DIMENSION_CALLS else []
+            return name in _RANK_CALLS or any(_from_the_front(value) for value in [*counted, *positional])
+        case ast.Assign(targets=[ast.Tuple()], value=ast.Attribute(attr="shape")):
+            return True
+        case ast.Subscript(value=ast.Attribute(attr="shape"), slice=index):
+            return _from_the_front(index)
+        case ast.Subscript(slice=ast.Tuple(elts=[first, *_])):  # x[:, None], but not x[..., None]
+            return not (isinstance(first, ast.Constant) and first.value is Ellipsis)
+    return False
+
+
+def _from_the_front(node: ast.expr) -> bool:
+    return any(isinstance(part, ast.Constant) and type(part.value) is int for part in _unsigned(node))
+
+
+def _unsigned(node: ast.expr) -> list[ast.expr]:
+    """The items of an expression, tuple or slice that carry no minus sign."""
+    match node:
+        case ast.Tuple(elts=items) | ast.List(elts=items):
+            pass
+        case ast.Slice(lower=lower, upper=upper):
+            items = [bound for bound in (lower, upper) if bound is not None]
+        case _:
+            items = [node]
+    return [item for item in items if not (isinstance(item, ast.UnaryOp) and isinstance(item.op, ast.USub))]
