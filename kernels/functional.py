@@ -1,5 +1,6 @@
 """Functional forms of the kernels: one function an operation."""
 
+from kernels.ops.cross_entropy import LigerCrossEntropyFunction
 from kernels.ops.dyt import LigerDytFunction
 from kernels.ops.fused_add_rms_norm import LigerFusedAddRmsNormFunction
 from kernels.ops.geglu import LigerGegluFunction
@@ -8,6 +9,7 @@ from kernels.ops.gemma_rms_norm import LigerGemmaRmsNormFunction
 from kernels.ops.l2_norm import LigerL2NormFunction
 from kernels.ops.layer_norm import LigerLayerNormFunction
 from kernels.ops.log_softmax import LigerLogSoftmaxFunction
+from kernels.ops.modulated_rms_norm import LigerModulatedRmsNormFunction
 from kernels.ops.relu_squared import LigerReluSquaredFunction
 from kernels.ops.rms_norm import LigerRmsNormFunction
 from kernels.ops.softmax import LigerSoftmaxFunction
@@ -39,6 +41,21 @@ def liger_layer_norm(x, weight=None, bias=None, eps=1e-5):
         y: (..., H), in the dtype of same as x.
     """
     return LigerLayerNormFunction.apply(x, weight, bias, eps)
+
+
+def liger_fused_add_rms_norm(x, residual, weight, eps=1e-6):
+    """Residual addition, then RMS normalisation: summed = x + residual, y = weight * summed / rms(summed).
+
+    Args:
+        x: (B, T, H), float32, bfloat16 or float16.
+        residual: (B, T, H), float32, bfloat16 or float16.
+        weight: (H,), float32, bfloat16 or float16.
+
+    Returns:
+        y: (B, T, H), in the dtype that x and residual and weight promote to.
+        summed: (B, T, H), in the dtype that x and residual promote to.
+    """
+    return LigerFusedAddRmsNormFunction.apply(x, residual, weight, eps)
 
 
 def liger_swiglu(gate, up):
@@ -156,16 +173,28 @@ def liger_gemma_rms_norm(x, weight, eps=1e-6):
     return LigerGemmaRmsNormFunction.apply(x, weight, eps)
 
 
-def liger_fused_add_rms_norm(x, residual, weight, eps=1e-6):
-    """Residual addition, then RMS normalisation: summed = x + residual, y = weight * summed / rms(summed).
+def liger_cross_entropy(logits, target, ignore_index=-100):
+    """Cross entropy over the vocabulary: loss = mean over kept rows of logsumexp(logits) - logits[target].
 
     Args:
-        x: (..., H), float32, bfloat16 or float16.
-        residual: (..., H), float32, bfloat16 or float16.
-        weight: (H,), float32, bfloat16 or float16.
+        logits: (N, V), float32, bfloat16 or float16.
+        target: (N,), int32 or int64.
 
     Returns:
-        y: (..., H), in the dtype that x and residual and weight promote to.
-        summed: (..., H), in the dtype that x and residual promote to.
+        loss: (), float32.
     """
-    return LigerFusedAddRmsNormFunction.apply(x, residual, weight, eps)
+    return LigerCrossEntropyFunction.apply(logits, target, ignore_index)
+
+
+def liger_modulated_rms_norm(x, weight, scale, eps=1e-6):
+    """RMS normalisation that a condition modulates: y = weight * x / rms(x) * (1 + scale), one scale a sample.
+
+    Args:
+        x: (..., T, H), float32, bfloat16 or float16.
+        weight: (H,), float32, bfloat16 or float16.
+        scale: (..., 1, H), float32, bfloat16 or float16.
+
+    Returns:
+        y: (..., T, H), in the dtype of same as x.
+    """
+    return LigerModulatedRmsNormFunction.apply(x, weight, scale, eps)

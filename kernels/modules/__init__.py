@@ -1,3 +1,4 @@
+from kernels.modules.cross_entropy import LigerCrossEntropyLoss  # noqa: F401
 from kernels.modules.dyt import LigerDyt  # noqa: F401
 from kernels.modules.fused_add_rms_norm import LigerFusedAddRmsNorm  # noqa: F401
 from kernels.modules.geglu import LigerGeglu  # noqa: F401
@@ -6,6 +7,7 @@ from kernels.modules.gemma_rms_norm import LigerGemmaRmsNorm  # noqa: F401
 from kernels.modules.l2_norm import LigerL2Norm  # noqa: F401
 from kernels.modules.layer_norm import LigerLayerNorm  # noqa: F401
 from kernels.modules.log_softmax import LigerLogSoftmax  # noqa: F401
+from kernels.modules.modulated_rms_norm import LigerModulatedRmsNorm  # noqa: F401
 from kernels.modules.relu_squared import LigerReluSquared  # noqa: F401
 from kernels.modules.rms_norm import LigerRmsNorm  # noqa: F401
 from kernels.modules.softmax import LigerSoftmax  # noqa: F401

@@ -1,3 +1,6 @@
+from kernels.ops.cross_entropy import LigerCrossEntropyFunction  # noqa: F401
+from kernels.ops.cross_entropy import cross_entropy_backward  # noqa: F401
+from kernels.ops.cross_entropy import cross_entropy_forward  # noqa: F401
 from kernels.ops.dyt import LigerDytFunction  # noqa: F401
 from kernels.ops.dyt import dyt_backward  # noqa: F401
 from kernels.ops.dyt import dyt_forward  # noqa: F401
@@ -22,6 +25,9 @@ from kernels.ops.layer_norm import layer_norm_forward  # noqa: F401
 from kernels.ops.log_softmax import LigerLogSoftmaxFunction  # noqa: F401
 from kernels.ops.log_softmax import log_softmax_backward  # noqa: F401
 from kernels.ops.log_softmax import log_softmax_forward  # noqa: F401
+from kernels.ops.modulated_rms_norm import LigerModulatedRmsNormFunction  # noqa: F401
+from kernels.ops.modulated_rms_norm import modulated_rms_norm_backward  # noqa: F401
+from kernels.ops.modulated_rms_norm import modulated_rms_norm_forward  # noqa: F401
 from kernels.ops.relu_squared import LigerReluSquaredFunction  # noqa: F401
 from kernels.ops.relu_squared import relu_squared_backward  # noqa: F401
 from kernels.ops.relu_squared import relu_squared_forward  # noqa: F401

@@ -19,6 +19,7 @@ from torch.autograd.function import once_differentiable
 from kernels.ops.utils import LONG_ROW
 from kernels.ops.utils import check_floating
 from kernels.ops.utils import check_integer
+from kernels.ops.utils import check_rank
 from kernels.ops.utils import check_shape
 from kernels.ops.utils import device_guard
 from kernels.ops.utils import loop_settings
@@ -149,6 +150,7 @@ def cross_entropy_forward(logits, target, ignore_index):
     check_floating(logits=logits)
     check_integer(target=target)
     check_shape("target", target, (*logits.shape[:-1],))
+    check_rank("logits", logits, 2)
     logits = logits.contiguous()
     target = target.contiguous()
     lse = torch.empty(n_rows, dtype=torch.float32, device=logits.device)

@@ -19,6 +19,7 @@ from torch.autograd.function import once_differentiable
 from kernels.ops.utils import LONG_ROW
 from kernels.ops.utils import check_divisible
 from kernels.ops.utils import check_floating
+from kernels.ops.utils import check_rank
 from kernels.ops.utils import check_shape
 from kernels.ops.utils import check_static
 from kernels.ops.utils import device_guard
@@ -298,6 +299,7 @@ def group_norm_forward(x, weight, bias, num_groups, eps):
     check_shape("weight", weight, (weight.shape[-1],))
     check_shape("bias", bias, weight.shape)
     check_divisible("x.shape[-2]", x.shape[-2], 2)
+    check_rank("x", x, 3)
     x = x.contiguous()
     weight = weight.contiguous()
     bias = bias.contiguous()

@@ -22,6 +22,7 @@ from torch.autograd.function import once_differentiable
 
 from kernels.ops.utils import check_divisible
 from kernels.ops.utils import check_floating
+from kernels.ops.utils import check_rank
 from kernels.ops.utils import check_shape
 from kernels.ops.utils import device_guard
 from kernels.ops.utils import loop_settings
@@ -425,6 +426,7 @@ def rope_forward(q, k, cos, sin):
     check_shape("cos", cos, (q.shape[-2], q.shape[-1]))
     check_shape("sin", sin, cos.shape)
     check_divisible("q.shape[-1]", q.shape[-1], 2)
+    check_rank("q", q, 4)
     q = q.contiguous()
     k = k.contiguous()
     cos = cos.contiguous()

@@ -15,6 +15,7 @@ from torch.autograd.function import once_differentiable
 
 from kernels.ops.utils import check_divisible
 from kernels.ops.utils import check_floating
+from kernels.ops.utils import check_rank
 from kernels.ops.utils import device_guard
 
 BLOCK_SIZE = 1024
@@ -73,6 +74,7 @@ def swiglu_packed_forward(x):
     """Returns y, x."""
     check_floating(x=x)
     check_divisible("x.shape[-1]", x.shape[-1], 2)
+    check_rank("x", x, 3)
     x = x.contiguous()
     n_elements = x.shape[-3] * x.shape[-2] * (x.shape[-1] // 2)
     y = torch.empty((*x.shape[:-1], x.shape[-1] // 2), dtype=x.dtype, device=x.device)
