@@ -95,7 +95,13 @@ def lines(verdict: Verdict) -> list[str]:
 
 
 def evidence(verdict: Verdict, facts: Mapping[str, Any]) -> str:
-    """The evidence bundle as JSON: the same for the same files, versions and device."""
-    return (
-        json.dumps({**facts, "passed": verdict.passed, "verdict": verdict.to_json()}, indent=1, sort_keys=True) + "\n"
-    )
+    """The evidence bundle as JSON: the same for the same files, versions and device.
+
+    Which test was the first to find a planted bug is left out: a bug that reads beyond a tensor finds other bytes there
+    each time.
+    """
+    told = verdict.to_json()
+    for mutant in (told.get("strength") or {}).get("mutants", ()):
+        if mutant["outcome"] == "killed":
+            mutant["note"] = ""
+    return json.dumps({**facts, "passed": verdict.passed, "verdict": told}, indent=1, sort_keys=True) + "\n"
