@@ -10,9 +10,9 @@ from liger_dev.compiler.naming import unique
 from liger_dev.compiler.ops import ATOM
 from liger_dev.compiler.ops import OPS
 from liger_dev.compiler.ops import PRODUCT
-from liger_dev.compiler.ops import SUM
 from liger_dev.compiler.shapes import Shapes
 from liger_dev.compiler.spelling import literal
+from liger_dev.compiler.spelling import strength_needed
 from liger_dev.errors import Unsupported
 
 _METHODS = {"clamp_min": "clamp_min", "clamp_max": "clamp_max", "pow": "pow"}
@@ -77,8 +77,7 @@ class HostValues:
         parts = []
         for i, arg in enumerate(value.args):
             text, strength = self.spell(arg)
-            low = strength < row.strength + (1 if i or row.strength not in (SUM, PRODUCT) else 0)
-            parts.append(f"({text})" if low else text)
+            parts.append(f"({text})" if strength < strength_needed(value, i) else text)
         return row.triton.format(*parts), row.strength
 
     def total(self, value: Value) -> str:

@@ -61,7 +61,7 @@ class Speller:
                 dtype = _DTYPES[value.attr("to")]
                 return f"{self.operand(value.args[0], ATOM)}.to({dtype}).to(tl.float32)", ATOM
         row = OPS[value.op]
-        parts = [self.operand(arg, _needs(value, i)) for i, arg in enumerate(value.args)]
+        parts = [self.operand(arg, strength_needed(value, i)) for i, arg in enumerate(value.args)]
         if row.strength == ATOM and not value.axes:  # Triton's functions take tensors
             parts = [f"tl.cast({p}, tl.float32)" if a.op == "param" else p for p, a in zip(parts, value.args)]
         return row.triton.format(*parts), row.strength
@@ -103,7 +103,7 @@ class Speller:
         return text if strength == ATOM else f"({text})"
 
 
-def _needs(value: Value, position: int) -> int:
+def strength_needed(value: Value, position: int) -> int:
     """The strength below which an operand gets parentheses: a right operand of equal strength gets them, since the
     grouping says what is done once a row and what once an element."""
     row = OPS[value.op]

@@ -29,15 +29,15 @@ def forward_lines(host: Host) -> list[str]:
     required = [i for i in graph.inputs if not i.optional]
     shapes = Shapes(graph, {i.name: i.dims for i in required})
     full = required[0]
-    lines = [*_static(host), *_checks(host, shapes), *divisibility_checks(graph), *rank_checks(graph, host.reference)]
+    lines = [*_static(host), *_checks(host), *divisibility_checks(graph), *rank_checks(graph, host.reference)]
     lines += [_contiguous(item) for item in graph.inputs]
     layout: Layout | None = None
     filled: set[str] = set()
     for launch in host.forward:
         spec = launch.single or launch.looped[0]
-        head = sizes(shapes, spec.layout) if spec.layout != layout else []
-        layout = spec.layout
-        lines = [*head, *lines] if head and not filled and "row_shape" in head[0] else [*lines, *head]
+        if spec.layout != layout:
+            layout = spec.layout
+            lines = _with_sizes(lines, sizes(shapes, layout), first=not filled)
         for store in spec.stores:
             if store.place.name not in filled:
                 filled.add(store.place.name)
@@ -59,7 +59,12 @@ def _static(host: Host) -> list[str]:
     return [f'check_static("{s.name}", {s.name}, {s.default!r})' for s in fixed]
 
 
-def _checks(host: Host, shapes: Shapes) -> list[str]:
+def _with_sizes(lines: list[str], head: list[str], first: bool) -> list[str]:
+    """The statements so far with those that set a launch's sizes: in front of all others if they are a check too."""
+    return [*head, *lines] if first and "row_shape" in head[0] else [*lines, *head]
+
+
+def _checks(host: Host) -> list[str]:
     """Dtypes, devices, and every size that two tensors share: nothing is broadcast silently."""
     graph = host.graph
     kinds: dict[str, list[str]] = {}
@@ -77,7 +82,6 @@ def _checks(host: Host, shapes: Shapes) -> list[str]:
             lines.append(f'check_shape("{item.name}", {item.name}, {expected})')
         if not item.optional:
             known = Shapes(graph, {**known.tensors, item.name: item.dims})
-    del shapes
     return lines
 
 
@@ -175,9 +179,9 @@ def backward_lines(host: Host, given: dict[str, str] | None = None) -> list[str]
     filled: set[str] = set()
     for launch in host.backward:
         spec = launch.single or launch.looped[0]
-        head = sizes(shapes, spec.layout) if spec.layout != layout else []
-        layout = spec.layout
-        lines = [*head, *lines] if head and not filled and "row_shape" in head[0] else [*lines, *head]
+        if spec.layout != layout:
+            layout = spec.layout
+            lines = _with_sizes(lines, sizes(shapes, layout), first=not filled)
         for name in dict.fromkeys(store.place.name for store in spec.stores if not spec.totals):
             if name not in filled:
                 filled.add(name)
