@@ -14,7 +14,7 @@ from liger_dev import __version__
 from liger_dev import runs
 
 REPO = Path(__file__).parents[2]
-COMMANDS = "new analyze generate validate resume runs show approve reject bench plot check list doctor init".split()
+COMMANDS = "new analyze generate modify validate resume runs show approve reject bench plot check list grade coverage doctor init".split()
 
 
 def run(*words, cwd, **env):

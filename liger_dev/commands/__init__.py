@@ -1,0 +1,1 @@
+"""The commands by family, each a function of what was typed; `cli.py` lists them."""

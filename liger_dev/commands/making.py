@@ -1,0 +1,135 @@
+"""The commands that make kernels: all three stages, one of them, or a change of what is there."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+from typing import Annotated
+from typing import Any
+
+import typer
+
+from liger_dev.commands.starting import passes
+from liger_dev.commands.starting import root_of
+from liger_dev.commands.starting import shapes_of
+from liger_dev.commands.starting import start
+from liger_dev.errors import KERNEL_FAILED
+from liger_dev.errors import BadInput
+from liger_dev.options import AgentOptions
+from liger_dev.options import Engine
+from liger_dev.options import From
+from liger_dev.options import Name
+from liger_dev.options import Overwrite
+from liger_dev.options import ReviewOptions
+from liger_dev.options import RootDir
+from liger_dev.options import SourceOptions
+from liger_dev.options import ValidateOptions
+
+if TYPE_CHECKING:
+    from liger_dev.records import Source
+
+
+def new(
+    name: Name,
+    source: SourceOptions,
+    agents: AgentOptions,
+    reviews: ReviewOptions,
+    validation: ValidateOptions,
+    overwrite: Overwrite = False,
+    root: RootDir = None,
+) -> None:
+    """Make a kernel: analyze, generate, validate; a review after each."""
+    options = {"overwrite": overwrite, **validation.to_request(), **agents.to_request()}
+    _new("new", name, source, reviews, root, options)
+
+
+def analyze(
+    name: Name, source: SourceOptions, agents: AgentOptions, reviews: ReviewOptions, root: RootDir = None
+) -> None:
+    """Stage 1 alone: write an operation's reference and profile."""
+    _new("analyze", name, source, reviews, root, agents.to_request())
+
+
+def generate(
+    name: Name, agents: AgentOptions, reviews: ReviewOptions, overwrite: Overwrite = False, root: RootDir = None
+) -> None:
+    """Stage 2 alone: write a kernel from its reference and profile.
+
+    Reads profiles/NAME.yaml and kernels/reference/NAME.py."""
+    from liger_dev import requests
+
+    folder = root_of(root)
+    options = {"review": reviews.mode, "overwrite": overwrite, **agents.to_request()}
+    start(folder, requests.generate_request(folder, name, **options))
+
+
+def modify(
+    name: Name,
+    agents: AgentOptions,
+    reviews: ReviewOptions,
+    validation: ValidateOptions,
+    wish: Annotated[str, typer.Argument(metavar="[WISH]", help="What to change, in words; takes an agent.")] = "",
+    source: From = None,
+    overwrite: Overwrite = False,
+    root: RootDir = None,
+) -> None:
+    """Change a kernel in words, or trace its source again with --from; validate in full."""
+    from liger_dev import requests
+    from liger_dev import sources
+
+    if bool(wish) == bool(source):
+        raise BadInput("say either what to change or where the new source is", "modify", "give WISH or --from SOURCE")
+    folder = root_of(root)
+    options = {"review": reviews.mode, "overwrite": overwrite, **validation.to_request(), **agents.to_request()}
+    if wish:
+        start(folder, requests.modify_request(folder, name, wish, **options))
+    found = sources.resolve(name, source, shapes={}, init=[], cwd=Path.cwd())
+    start(folder, requests.retrace_request(folder, name, found, **{**options, "engine": "builtin"}))
+
+
+def validate(
+    validation: ValidateOptions,
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME...")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Every kernel of the workspace.")] = False,
+    agents: AgentOptions = AgentOptions(engine=Engine.builtin),
+    root: RootDir = None,
+) -> None:
+    """Stage 3 alone: test and measure kernels, write Results."""
+    from liger_dev import requests
+
+    folder = root_of(root)
+    chosen = sorted(path.stem for path in (folder / "profiles").glob("*.yaml")) if every else list(names or ())
+    if not chosen:
+        raise BadInput("no kernel to validate", str(folder), "name one, or use --all; `liger-dev list` shows them")
+    options = {"review": "yes", **validation.to_request(), **agents.to_request()}
+    failed = [name for name in chosen if not passes(folder, requests.validate_request(name, **options))]
+    if len(chosen) > 1:
+        print(
+            f"{len(chosen) - len(failed)} of {len(chosen)} passed"
+            + (f"; failed: {', '.join(failed)}" if failed else "")
+        )
+    raise typer.Exit(KERNEL_FAILED if failed else 0)
+
+
+def _new(
+    command: str, name: str, given: SourceOptions, reviews: ReviewOptions, root: Path | None, options: dict[str, Any]
+) -> None:
+    from liger_dev import requests
+    from liger_dev import sources
+
+    folder, mode, cwd = root_of(root), reviews.mode, Path.cwd()
+    shapes, init = shapes_of(given.shape), list(given.init or ())
+    try:
+        found = sources.resolve(name, given.source, shapes=shapes, init=init, cwd=cwd, part=given.part)
+    except BadInput:
+        found = _prose(given.source, options)
+    options = {"review": mode, "trust_url": given.trust_url, **options}
+    start(folder, requests.new_request(command, name, found, **options))
+
+
+def _prose(source: str | None, options: dict[str, Any]) -> "Source":
+    """The source as words for an agent; called while its refusal as code is handled, which stands if it is none."""
+    from liger_dev.agents import engine
+
+    found = engine.prose_source(source, Path.cwd()) if source else None
+    if found is None or not engine.asks(options):
+        raise
+    return found
