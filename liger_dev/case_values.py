@@ -1,6 +1,8 @@
 """A reference and a profile go in; what the template of a kernel's tests prints comes out: inputs, shapes, cases."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from dataclasses import field
 from typing import Any
 
 from liger_dev.literals import literal
@@ -28,35 +30,66 @@ _OTHER_AXES = (3, 5, 2, 4)
 Batch = tuple[str | int, ...]
 
 
+@dataclass(frozen=True)
+class SizeDemands:
+    """Which sizes an op takes: multiples of `divisors`, and no part larger than its whole in `limits`."""
+
+    divisors: Mapping[str, int] = field(default_factory=dict)
+    limits: Mapping[str, str] = field(default_factory=dict)
+
+    def multiple(self, axis: str) -> int:
+        return next((number for name, number in self.divisors.items() if _axis(name) == axis), 1)
+
+    def parts(self, whole: str) -> list[str]:
+        return [_axis(part) for part, name in self.limits.items() if _axis(name) == whole]
+
+    def whole(self, part: str) -> str:
+        return next((_axis(name) for axis, name in self.limits.items() if _axis(axis) == part), part)
+
+
+FREE = SizeDemands()
+
+
 def case_values(
-    reference: Reference, profile: KernelProfile, batch: Batch, any_rank: bool, divisors: Mapping[str, int]
+    reference: Reference, profile: KernelProfile, batch: Batch, any_rank: bool, demands: SizeDemands
 ) -> dict[str, Any]:
     """`batch` are the leading axes that all rows share; `any_rank` says that any number of them will do. Sizes are
-    rounded up to multiples of `divisors`."""
-    columns = _columns(reference, batch)
-    by_name = {_axis(axis): number for axis, number in divisors.items()}
-    multiple = by_name.get(columns, 1)
+    made larger until the op takes them."""
+    columns = demands.whole(_columns(reference, batch))
+    others = _other_sizes(reference, batch, columns, demands)
+    least = max([1, *(others[part] for part in demands.parts(columns))])
+    sizes = Sizes(columns, demands.multiple(columns), least)
     learnable = {param.name for param in profile.learnable_params}
     floats = [tensor.name for tensor in reference.tensors if tensor.dtype == "float"]
     inputs = [name for name in floats if name not in learnable]
     optional = [tensor.name for tensor in reference.tensors if tensor.optional]
     absent = [*([name] for name in optional), *([optional] if len(optional) > 1 else [])]
     return {
-        "make_inputs_signature": ", ".join(["dtype", *_default_sizes(reference, batch, columns, by_name)]),
+        "make_inputs_signature": ", ".join(["dtype", *_default_sizes(batch, sizes, others)]),
         "make_inputs_items": [_input(tensor, batch, columns) for tensor in reference.tensors],
         "case_arguments": ", ".join([*(["batch"] if batch else []), *([columns] if columns else [])]),
-        "cases": _cases(_ANY_RANK, batch, columns, any_rank, multiple),
-        "large_cases": _cases(_LARGE_ANY_RANK, batch, columns, any_rank, multiple),
+        "cases": _cases(_ANY_RANK, batch, sizes, any_rank),
+        "large_cases": _cases(_LARGE_ANY_RANK, batch, sizes, any_rank),
         "input_name": (inputs or floats)[0],
         "float_inputs": _names(inputs or floats),
         "float_parameters": _names([name for name in floats if name in learnable]) if learnable else "",
         "float_names": _names(floats) if len(floats) > 1 else "",
-        "refused_shapes": _names([t.name for t in reference.tensors[1:] if t.shape]) if reference.tensors[1:] else "",
+        "refused_shapes": _names(_refused(reference)) if _refused(reference) else "",
         "has_integers": len(floats) < len(reference.tensors),
         "absent": ", ".join(map(_names, absent)),
         **_scalar_cases(reference),
         **_module_cases(reference, profile),
     }
+
+
+def _refused(reference: Reference) -> list[str]:
+    """The tensors that can't have one more column: others share the axis, or the reference fixes its size."""
+
+    def is_bound(tensor: Tensor) -> bool:
+        last = tensor.shape[-1]
+        return isinstance(last, int) or any(last in other.shape for other in reference.tensors if other is not tensor)
+
+    return [tensor.name for tensor in reference.tensors[1:] if tensor.shape and is_bound(tensor)]
 
 
 def _scalar_cases(reference: Reference) -> dict[str, Any]:
@@ -91,21 +124,35 @@ def _axis(name: str | int) -> str:
     return f"n_{name}" if name in ("I", "O", "l", "dtype", "batch") else str(name)
 
 
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes that tests give the columns: multiples of a number, and not too small for what is taken from them."""
+
+    columns: str
+    multiple: int
+    least: int
+
+    def __call__(self, size: int) -> int:
+        return _rounded(max(size, self.least), self.multiple)
+
+
 def _rounded(size: int, multiple: int) -> int:
     return -(-size // multiple) * multiple
 
 
-def _default_sizes(reference: Reference, batch: Batch, columns: str, divisors: Mapping[str, int]) -> list[str]:
+def _other_sizes(reference: Reference, batch: Batch, columns: str, demands: SizeDemands) -> dict[str, int]:
+    """The sizes of all axes but rows and columns."""
     named = [axis for tensor in reference.tensors for axis in tensor.shape if isinstance(axis, str)]
     others = [axis for axis in dict.fromkeys(map(_axis, named)) if axis not in {*map(_axis, batch), columns}]
+    return {axis: _rounded(_OTHER_AXES[i % len(_OTHER_AXES)], demands.multiple(axis)) for i, axis in enumerate(others)}
+
+
+def _default_sizes(batch: Batch, sizes: Sizes, others: Mapping[str, int]) -> list[str]:
     shape = (2,) * (len(batch) - 2) + (2, 3) if len(batch) > 1 else (6,)
     return [
         *([f"batch={shape}"] if batch else []),
-        *([f"{columns}={_rounded(127, divisors.get(columns, 1))}"] if columns else []),
-        *(
-            f"{axis}={_rounded(_OTHER_AXES[i % len(_OTHER_AXES)], divisors.get(axis, 1))}"
-            for i, axis in enumerate(others)
-        ),
+        *([f"{sizes.columns}={sizes(127)}"] if sizes.columns else []),
+        *(f"{axis}={size}" for axis, size in others.items()),
     ]
 
 
@@ -119,16 +166,14 @@ def _input(tensor: Tensor, batch: Batch, columns: str) -> dict[str, str]:
     return {"name": tensor.name, "call": calls.get(tensor.dtype, f"randint({columns or 2}, {shape})")}
 
 
-def _cases(
-    table: tuple[tuple[tuple[int, ...], int], ...], batch: Batch, columns: str, any_rank: bool, multiple: int
-) -> list[str]:
+def _cases(table: tuple[tuple[tuple[int, ...], int], ...], batch: Batch, sizes: Sizes, any_rank: bool) -> list[str]:
     rows: list[str] = []
     for shape, odd in table:
-        size = _rounded(odd, multiple)
+        size = sizes(odd)
         lead = shape if any_rank else _at_rank(shape, len(batch))
         if not batch:
             rows.append(str(size))
-        elif not columns:
+        elif not sizes.columns:
             rows.append(str(lead))
         else:
             rows.append(f"({lead}, {size})")

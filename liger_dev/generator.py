@@ -8,6 +8,7 @@ from liger_dev import analyzer
 from liger_dev import edits
 from liger_dev import honour
 from liger_dev import workspace
+from liger_dev.case_values import SizeDemands
 from liger_dev.errors import HandEdited
 from liger_dev.profile import KernelProfile
 from liger_dev.profile import parse_profile
@@ -94,7 +95,8 @@ def kernel_files(
     An `op_text` that somebody else has written takes the place of the op template's.
     """
     demands = op.get("op", {})
-    named = {**values(reference, profile, demands.get("divisors"), demands.get("counted_axes", ())), **op}
+    sizes = SizeDemands(demands.get("divisors", {}), demands.get("limits", {}))
+    named = {**values(reference, profile, sizes, demands.get("counted_axes", ())), **op}
     texts = render_all((t for t in templates if not (op_text and t == OP)), named)
     if op_text:
         texts[output_path(OP, named)] = op_text

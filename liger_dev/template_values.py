@@ -4,9 +4,10 @@ import re
 import textwrap
 
 from collections.abc import Iterable
-from collections.abc import Mapping
 from typing import Any
 
+from liger_dev.case_values import FREE
+from liger_dev.case_values import SizeDemands
 from liger_dev.case_values import case_values
 from liger_dev.literals import literal
 from liger_dev.profile import KernelProfile
@@ -24,13 +25,13 @@ _RESETS = {"ones": "nn.init.ones_({0})", "zeros": "nn.init.zeros_({0})", "normal
 def values(
     reference: Reference,
     profile: KernelProfile,
-    divisors: Mapping[str, int] | None = None,
+    sizes: SizeDemands = FREE,
     counted_axes: Iterable[str] = (),
 ) -> dict[str, Any]:
     """All values that the templates of module, functional entry, test and benchmark script need.
 
-    Names and shapes of arguments are the reference's, names of classes and module arguments the profile's. `divisors`
-    are what sizes must be multiples of, `counted_axes` those that a tensor must have as they are.
+    Names and shapes of arguments are the reference's, names of classes and module arguments the profile's. `sizes`
+    says which sizes the op takes, `counted_axes` are those that a tensor must have as they are.
     """
     fields = profile.model_dump(mode="json")
     names = [tensor.name for tensor in reference.tensors]
@@ -50,7 +51,7 @@ def values(
         "apply_arguments": ", ".join(arguments),
         "functional_doc": _functional_doc(reference, profile, batch if any_rank else ()),
         **_module(reference, profile, batch if any_rank else ()),
-        **case_values(reference, profile, batch, any_rank, divisors or {}),
+        **case_values(reference, profile, batch, any_rank, sizes),
     }
 
 

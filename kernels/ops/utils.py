@@ -108,6 +108,12 @@ def check_divisible(name: str, size: int, divisor: int) -> None:
         raise ValueError(f"{name} must be a multiple of {divisor}, not {size}")
 
 
+def check_at_most(name: str, size: int, largest: int) -> None:
+    """Raises ValueError unless a part fits into the whole that it is taken from."""
+    if size > largest:
+        raise ValueError(f"{name} must be at most {largest}, not {size}")
+
+
 def check_rank(name: str, tensor: torch.Tensor, rank: int) -> None:
     """Raises ValueError unless a tensor has `rank` dimensions."""
     if tensor.dim() != rank:

@@ -1,4 +1,4 @@
-"""What the wrappers demand of sizes beyond equality: axes that must divide, and axes that can't be missing or many."""
+"""What the wrappers demand of sizes beyond equality: axes that must divide or fit, and axes that can't be missing or many."""
 
 import re
 
@@ -7,6 +7,7 @@ from liger_dev.ranks import accepts_any_rank
 from liger_dev.records import Reference
 
 _DIVIDED = re.compile(r"(\w+)\.shape\[(-?\d+)\] // (\d+)")
+_DIFFERENCE = re.compile(r"(\w+)\.shape\[(-?\d+)\] - (\w+)\.shape\[(-?\d+)\]")
 _READ = re.compile(r"(\w+)\.shape\[(-?\d+)\]")
 
 
@@ -30,6 +31,22 @@ def divisibility_checks(graph: Graph) -> list[str]:
     return [f'check_divisible("{n}.shape[{p}]", {n}.shape[{p}], {number})' for (n, p), number in wanted.items()]
 
 
+def limits(graph: Graph, reference: Reference) -> dict[str, str]:
+    """For each axis of the reference that is a part of another one, the axis that must be as large."""
+    found = {}
+    for whole, at, part, part_at in _differences(graph):
+        found[_axis(reference, part, part_at)] = _axis(reference, whole, at)
+    return {part: whole for part, whole in found.items() if part and whole}
+
+
+def limit_checks(graph: Graph) -> list[str]:
+    """The statements that refuse a part larger than the whole."""
+    return [
+        f'check_at_most("{part}.shape[{part_at}]", {part}.shape[{part_at}], {whole}.shape[{at}])'
+        for whole, at, part, part_at in _differences(graph)
+    ]
+
+
 def rank_checks(graph: Graph, reference: Reference) -> list[str]:
     """The statement that refuses other ranks, where the reference counts dimensions from the front; the shapes of the
     other tensors are checked against the largest one's."""
@@ -48,6 +65,11 @@ def counted_axes(graph: Graph, text: str) -> list[str]:
         if name in known and -len(known[name]) <= int(position) < len(known[name]):
             counted.update(dict.fromkeys(known[name][int(position)]))
     return list(counted)
+
+
+def _differences(graph: Graph) -> list[tuple[str, int, str, int]]:
+    found = (match for size in graph.sizes.values() for match in _DIFFERENCE.findall(size))
+    return list(dict.fromkeys((whole, int(at), part, int(part_at)) for whole, at, part, part_at in found))
 
 
 def _axis(reference: Reference, name: str, position: int) -> str:

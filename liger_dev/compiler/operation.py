@@ -7,6 +7,7 @@ from typing import Any
 
 from liger_dev.compiler.demands import counted_axes
 from liger_dev.compiler.demands import divisors
+from liger_dev.compiler.demands import limits
 from liger_dev.compiler.formulas import formulas
 from liger_dev.compiler.host import Host
 from liger_dev.compiler.host import function_values
@@ -45,6 +46,7 @@ def operation_values(host: Host) -> dict[str, Any]:
         ],  # type: ignore[misc]
         "sizes": [(name, graph.sizes[axis]) for axis, name in sizes.items()],
         "divisors": divisors(graph, reference),
+        "limits": limits(graph, reference),
         "counted_axes": counted_axes(graph, text),
         "argument_docs": [_argument(host, tensor.name) for tensor in reference.tensors],
         "return_docs": [f"{o.name}: {_shape(o.dims)}" for o in graph.outputs],
@@ -55,6 +57,7 @@ def operation_values(host: Host) -> dict[str, Any]:
 
 _HELPERS = (
     "LONG_ROW",
+    "check_at_most",
     "check_bool",
     "check_divisible",
     "check_floating",
