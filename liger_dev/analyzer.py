@@ -17,6 +17,7 @@ from typing import Any
 import liger_dev
 
 from liger_dev import errors
+from liger_dev.bench.peers import has_peer
 from liger_dev.errors import BadInput
 from liger_dev.errors import LigerDevError
 from liger_dev.errors import LimitReached
@@ -76,6 +77,7 @@ def analyze(name: str, source: Source, *, root: Path | None = None, limits: Limi
     facts = {
         **reply["profile"],
         "closest_existing_kernel": _closest(name, source, reply["profile"], root),
+        "benchmark_providers": _providers(name, source, reply["profile"]),
         "assumptions": list(reference.assumptions),
         "provenance": _provenance(reference, source),
     }
@@ -176,6 +178,12 @@ def _closest(name: str, source: Source, facts: dict[str, Any], root: Path | None
     found = [(len(ops & set(p.precision_sensitive_ops)), p) for p in _profiles(root) if p.tier == facts["tier"]]
     others = [(common, p.operation_name) for common, p in found if p.operation_name != name and common]
     return max(others, key=lambda pair: (pair[0], pair[1]), default=(0, "none"))[1]
+
+
+def _providers(name: str, source: Source, facts: dict[str, Any]) -> list[str]:
+    """liger-kernel's own op is a baseline where the operation is the catalogue's: another of that name may differ."""
+    known = source.origin == f"catalogue: {name}" and has_peer(name)
+    return [*facts["benchmark_providers"], *(["liger_kernel"] if known else [])]
 
 
 def _profiles(root: Path | None) -> Iterator[KernelProfile]:

@@ -53,10 +53,12 @@ def _fastest_ms(work: Callable[[], Any]) -> float:
 
 
 def bytes_moved(function: Provider, inputs: Sequence[Any], modes: Iterable[str]) -> dict[str, int]:
-    """The fewest bytes that a provider's forward and backward move: what they read and write, each counted once.
+    """The fewest bytes that a provider's passes move: what they read and what they write, each counted once.
 
     Forward reads its inputs and writes its outputs. Backward reads the outputs' gradients and what forward saved, and
-    writes the inputs' gradients. `full` has no entry: what forward leaves in the cache, backward need not read again.
+    writes the inputs' gradients; it has no entry if forward wrote these already, and then forward has none either:
+    the two share the work in another way than the reference does. `full` is what no division of the work can do
+    without: inputs, outputs and both kinds of gradients.
     """
     tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
     saved: list[torch.Tensor] = []
@@ -68,15 +70,33 @@ def bytes_moved(function: Provider, inputs: Sequence[Any], modes: Iterable[str])
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         outputs = function(*inputs)
     several = outputs if isinstance(outputs, tuple | list) else (outputs,)
-    moved = {}
-    if "forward" in modes:
-        moved["forward"] = count_bytes([*tensors, *(value for value in several if isinstance(value, torch.Tensor))])
-    if "backward" in modes:
-        ends = differentiable(outputs)
-        grad_outputs = random_gradients(ends)
-        grads = torch.autograd.grad(ends, gradient_leaves(inputs), grad_outputs, allow_unused=True)
-        moved["backward"] = count_bytes([*grad_outputs, *saved, *(grad for grad in grads if grad is not None)])
-    return moved
+    results = [value for value in several if isinstance(value, torch.Tensor)]
+    forward = count_bytes([*tensors, *results])
+    if tuple(modes) == ("forward",):
+        return {"forward": forward}
+    ends = differentiable(outputs)
+    grad_outputs = random_gradients(ends)
+    read = {_address(tensor): _content(tensor) for tensor in (*grad_outputs, *saved)}
+    found = torch.autograd.grad(ends, gradient_leaves(inputs), grad_outputs, allow_unused=True)
+    gradients = [grad for grad in found if grad is not None]
+    written = [grad for grad in gradients if _address(grad) not in read or read[_address(grad)] != _content(grad)]
+    full = count_bytes([*tensors, *results, *grad_outputs]) + count_bytes(gradients)
+    if not written and {_address(grad) for grad in gradients} & {_address(tensor) for tensor in saved}:
+        moved = {"full": full}
+    else:
+        backward = count_bytes([*grad_outputs, *saved]) + count_bytes(written)
+        moved = {"forward": forward, "backward": backward, "full": full}
+    return {mode: size for mode, size in moved.items() if mode in modes}
+
+
+def _address(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+def _content(tensor: torch.Tensor) -> int:
+    """A sum of the bits: a gradient at the address of something read was passed on if it is the same, else written."""
+    whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
+    return int(tensor.detach().view(whole).sum(dtype=torch.int64))
 
 
 def count_bytes(tensors: Iterable[torch.Tensor]) -> int:

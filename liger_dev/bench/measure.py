@@ -4,7 +4,6 @@ import inspect
 
 from collections.abc import Callable
 from collections.abc import Mapping
-from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field
 from statistics import median
@@ -22,14 +21,19 @@ from liger_dev.bench.memory import split_by_fit
 from liger_dev.bench.passes import Pass
 from liger_dev.bench.passes import Provider
 from liger_dev.bench.passes import eager_pass
+from liger_dev.bench.sweeps import Sweep
 from liger_dev.bench.timing import graph_pass
 from liger_dev.bench.timing import time_interleaved
 from liger_dev.errors import BadInput
 from liger_dev.errors import KernelFailed
+from liger_dev.errors import LigerDevError
 
 METRICS = ("speed", "device_time", "memory")
 UNITS = {"speed": "ms", "device_time": "ms", "memory": "MB", "bandwidth_share": "1"}
 CANDIDATE = "liger"
+REFERENCE = "torch"
+# A baseline of another rounding is apart by some units of bfloat16's last place, one of another formula by far more.
+AGREEMENT = 0.05
 
 Report = Callable[[str], None]
 
@@ -40,7 +44,7 @@ class BenchmarkSpec:
 
     Args:
         make_inputs: takes sizes by name, `dtype` and `device`; returns a provider's positional arguments.
-        providers: functions of those arguments by name; `liger` is the one that is judged.
+        providers: functions of those arguments by name; `liger` is the one that is judged. None is not installed.
         x_name, x_label, x_values: the size that varies, what the plot's axis calls it, and its values.
         config: the sizes held fixed, by name, and the dtype's name under `dtype`.
         script: the script's `__file__`; rows go to `../data` beside it.
@@ -48,7 +52,7 @@ class BenchmarkSpec:
 
     kernel_name: str
     make_inputs: Callable[..., tuple[Any, ...]]
-    providers: Mapping[str, Provider]
+    providers: Mapping[str, Provider | None]
     x_name: str
     x_label: str
     x_values: tuple[int, ...]
@@ -66,9 +70,30 @@ class Series:
     samples: tuple[float, ...]
 
 
-def make_inputs(spec: BenchmarkSpec, x: int, dtype: str, device: str) -> tuple[Any, ...]:
+@dataclass(frozen=True)
+class Setting:
+    """What all measurements of a sweep share.
+
+    `bandwidth` is the device's copy bandwidth in bytes a second, `budget_s` the seconds that a provider's samples of
+    one metric and mode may take beyond the twenty that it gets anyhow, `report` takes a sentence for the user.
+    """
+
+    spec: BenchmarkSpec
+    sweep: Sweep
+    dtype: str
+    modes: tuple[str, ...]
+    metrics: tuple[str, ...]
+    bandwidth: float
+    budget_s: float
+    report: Report
+
+    @property
+    def providers(self) -> dict[str, Provider]:
+        return {name: function for name, function in self.spec.providers.items() if function is not None}
+
+
+def make_inputs(spec: BenchmarkSpec, sizes: Mapping[str, Any], dtype: str, device: str) -> tuple[Any, ...]:
     """A provider's own arguments, random and the same at each call. Raises BadInput for a size that nobody gives."""
-    sizes = {**spec.config, spec.x_name: x}
     wanted = [name for name in inspect.signature(spec.make_inputs).parameters if name not in ("dtype", "device")]
     missing = [name for name in wanted if name not in sizes]
     if missing:
@@ -81,33 +106,37 @@ def make_inputs(spec: BenchmarkSpec, x: int, dtype: str, device: str) -> tuple[A
     return spec.make_inputs(**{name: sizes[name] for name in wanted}, dtype=getattr(torch, dtype), device=device)
 
 
-def fitting(
-    spec: BenchmarkSpec, dtype: str, modes: Sequence[str], report: Report
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def fitting(setting: Setting) -> tuple[tuple[int | str, ...], tuple[int | str, ...]]:
     """The x values whose passes fit into the device's free memory, judged by the smallest one, and the others."""
-    mode = "forward" if tuple(modes) == ("forward",) else "full"
-    probe = _Point(spec, min(spec.x_values), dtype, 0.0, report)
+    sweep = setting.sweep
+    mode = "forward" if setting.modes == ("forward",) else "full"
+    smallest = min(sweep.points, key=sweep.elements)
     try:
-        peaks = {one.provider: median(one.samples) for one in probe.memory(mode)}
+        peaks = {one.provider: median(one.samples) for one in _Point(setting, smallest).memory(mode)}
     except torch.OutOfMemoryError:
-        return (), spec.x_values
-    return split_by_fit(spec.x_values, peaks, available_megabytes())
+        return (), tuple(sweep.points)
+    growth = {x: sweep.elements(x) / sweep.elements(smallest) for x in sweep.points}
+    return split_by_fit(growth, peaks, available_megabytes())
 
 
-def measure_at(
-    spec: BenchmarkSpec,
-    x: int,
-    dtype: str,
-    modes: Sequence[str],
-    metrics: Sequence[str],
-    bandwidth: float,
-    report: Report,
-) -> list[Series]:
+def compile_at(setting: Setting, x: int | str) -> None:
+    """One pass of every provider: what it compiles is on disk, and need not be compiled again when it is measured."""
+    torch.compiler.reset()
+    mode = "forward" if setting.modes == ("forward",) else "full"
+    point = _Point(setting, x)
+    point.each("compiling", lambda function: _run_once(eager_pass(function, point.inputs(), mode)))
+    free_unused()
+
+
+def _run_once(one: Pass) -> Pass:
+    one.prepare()
+    one.call()
+    torch.cuda.synchronize()
+    return one
+
+
+def measure_at(setting: Setting, x: int | str) -> list[Series]:
     """All series at one x. A baseline that fails is reported and left out; the candidate's failure is raised.
-
-    Args:
-        bandwidth: the device's copy bandwidth in bytes a second.
-        report: takes a sentence for the user.
 
     Raises:
         ImpossibleFigure: a median time is shorter than the bandwidth allows.
@@ -116,34 +145,48 @@ def measure_at(
     """
     # One compilation a size, as `dynamic=False` asks for: past eight of them torch.compile falls back to eager.
     torch.compiler.reset()
-    point = _Point(spec, x, dtype, bandwidth, report)
+    point = _Point(setting, x)
     series: list[Series] = []
-    if "memory" in metrics:
-        series += [row for mode in modes for row in point.memory(mode)]
-    if "speed" in metrics or "device_time" in metrics:
-        moved = point.bytes_moved(modes)
-        for mode in modes:
-            if "speed" in metrics:
-                series += point.times("speed", mode, eager_pass, moved)
-            if "device_time" in metrics:
-                series += point.times("device_time", mode, graph_pass, moved)
+    point.check_baselines()
+    moved = point.bytes_moved()
+    for mode in setting.modes:
+        if "memory" in setting.metrics:
+            series += point.memory(mode)
+        if "speed" in setting.metrics:
+            series += point.times("speed", mode, eager_pass, moved)
+        if "device_time" in setting.metrics:
+            series += point.times("device_time", mode, graph_pass, moved)
     free_unused()
-    return series
+    return [one for one in series if (one.provider, one.mode) not in point.shares_work]
+
+
+def _outputs(returned: Any) -> list[torch.Tensor]:
+    several = returned if isinstance(returned, tuple | list) else (returned,)
+    return [value.detach().clone() for value in several if isinstance(value, torch.Tensor)]
+
+
+def _distance(one: torch.Tensor, other: torch.Tensor) -> float:
+    """The largest difference, as a share of the largest value."""
+    return float((one.float() - other.float()).abs().max() / other.float().abs().max().clamp_min(1e-6))
 
 
 @dataclass(frozen=True)
 class _Point:
-    """One x of a sweep, with what every measurement there needs."""
+    """One x of a sweep, with what every measurement there needs.
 
-    spec: BenchmarkSpec
-    x: int
-    dtype: str
-    bandwidth: float
-    report: Report
+    `shares_work` are baselines' modes that say nothing, since their forward does what the reference's backward does.
+    """
+
+    setting: Setting
+    x: int | str
     failed: set[str] = field(default_factory=set)
+    shares_work: set[tuple[str, str]] = field(default_factory=set)
 
     def inputs(self) -> tuple[Any, ...]:
-        return make_inputs(self.spec, self.x, self.dtype, "cuda")
+        return make_inputs(self.setting.spec, self.setting.sweep.points[self.x], self.setting.dtype, "cuda")
+
+    def where(self, doing: str) -> str:
+        return f"{doing}, {self.setting.sweep.x_name}={self.x}"
 
     def each(self, doing: str, work: Callable[[Provider], Any]) -> dict[str, Any]:
         """What `work` returns for each provider that it succeeds for.
@@ -151,30 +194,51 @@ class _Point:
         A provider that fails is left out from then on, or, if only its capture fails, of the device times.
         """
         results = {}
-        for name, function in self.spec.providers.items():
+        for name, function in self.setting.providers.items():
             if name in self.failed:
                 continue
             try:
                 results[name] = work(function)
-            except torch.OutOfMemoryError:
+            except (torch.OutOfMemoryError, LigerDevError):
                 raise
-            except RuntimeError as error:
+            # A crash becomes a verdict here: a kernel refuses sizes with an assertion, Triton with errors of its own.
+            except Exception as error:
                 self._give_up(name, doing, error)
         return results
 
-    def _give_up(self, name: str, doing: str, error: RuntimeError) -> None:
+    def _give_up(self, name: str, doing: str, error: Exception) -> None:
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        where = f"{doing}, {self.spec.x_name}={self.x}"
         if doing == "device_time":
-            self.report(f"{name} has no device time ({where}): {reason}")
+            self.setting.report(f"{name} has no device time ({self.where(doing)}): {reason}")
         elif name == CANDIDATE:
-            raise KernelFailed(f"the kernel fails: {reason}", where, "run its tests at this size") from error
+            raise KernelFailed(
+                f"the kernel fails: {reason}", self.where(doing), "run its tests at this size"
+            ) from error
         else:
-            self.report(f"{name} fails and is left out ({where}): {reason}")
+            self.setting.report(f"{name} fails and is left out ({self.where(doing)}): {reason}")
             self.failed.add(name)
 
-    def bytes_moved(self, modes: Sequence[str]) -> dict[str, int]:
-        counts = self.each("speed", lambda function: bytes_moved(function, self.inputs(), modes))
+    def check_baselines(self) -> None:
+        """Leaves out a baseline whose outputs are not the reference's: its time would be that of something else."""
+        outputs = self.each("checking", lambda function: _outputs(function(*self.inputs())))
+        for name, found in outputs.items():
+            if name == CANDIDATE or REFERENCE not in outputs:
+                continue
+            apart = max(_distance(one, other) for one, other in zip(found, outputs[REFERENCE], strict=True))
+            if not apart <= AGREEMENT:
+                self.setting.report(
+                    f"{name} is left out ({self.where('checking')}): its outputs are {apart:.2g} of the largest "
+                    f"value away from those of {REFERENCE}"
+                )
+                self.failed.add(name)
+
+    def bytes_moved(self) -> dict[str, int]:
+        modes = self.setting.modes
+        counts = self.each("counting bytes", lambda function: bytes_moved(function, self.inputs(), modes))
+        for name, count in counts.items():
+            if "backward" in modes and "backward" not in count and name != CANDIDATE:
+                self.setting.report(f"{name} has its gradients from forward, so that its full pass alone is compared")
+                self.shares_work.update({(name, "forward"), (name, "backward")})
         return fewest(counts.values())
 
     def memory(self, mode: str) -> list[Series]:
@@ -185,25 +249,19 @@ class _Point:
         self, metric: str, mode: str, build: Callable[[Provider, tuple[Any, ...], str], Pass], moved: Mapping[str, int]
     ) -> list[Series]:
         free_unused()
-
-        def ready(function: Provider) -> Pass:
-            one = build(function, self.inputs(), mode)
-            one.prepare()
-            one.call()
-            torch.cuda.synchronize()
-            return one
-
-        samples = time_interleaved(self.each(metric, ready), seed=self.x)
+        ready = self.each(metric, lambda function: _run_once(build(function, self.inputs(), mode)))
+        kept = {name: one for name, one in ready.items() if (name, mode) not in self.shares_work}
+        samples = time_interleaved(kept, seed=self.setting.sweep.elements(self.x), budget_s=self.setting.budget_s)
         series = [Series(name, mode, metric, tuple(values)) for name, values in samples.items()]
         if mode not in moved:
             return series
         for one in series:
-            where = f"{one.provider}, {mode}, {metric}, {self.spec.x_name}={self.x}"
-            bandwidth_share(moved[mode], median(one.samples), self.bandwidth, where)
+            where = f"{one.provider}, {mode}, {self.where(metric)}"
+            bandwidth_share(moved[mode], median(one.samples), self.setting.bandwidth, where)
         if metric == "device_time":
             series += [self._shares(one, moved[mode]) for one in list(series)]
         return series
 
     def _shares(self, one: Series, size: int) -> Series:
-        shares = tuple(size / (milliseconds * 1e-3) / self.bandwidth for milliseconds in one.samples)
+        shares = tuple(size / (milliseconds * 1e-3) / self.setting.bandwidth for milliseconds in one.samples)
         return Series(one.provider, one.mode, "bandwidth_share", shares)

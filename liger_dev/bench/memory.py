@@ -4,11 +4,13 @@ import gc
 
 from collections.abc import Callable
 from collections.abc import Mapping
-from collections.abc import Sequence
+from typing import TypeVar
 
 import torch
 
 from liger_dev.bench.passes import Pass
+
+X = TypeVar("X")
 
 REPEATS = 3
 MEGABYTE = 2**20
@@ -50,16 +52,15 @@ def available_megabytes() -> float:
 
 
 def split_by_fit(
-    x_values: Sequence[int], peaks: Mapping[str, float], available: float
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    growth: Mapping[X, float], peaks: Mapping[str, float], available: float
+) -> tuple[tuple[X, ...], tuple[X, ...]]:
     """The x values that fit and those that would not.
 
-    `peaks` are the providers' peak megabytes in a full pass at the smallest x; memory is taken to grow in proportion
-    to x, which is an upper bound when part of it does not depend on x.
+    `peaks` are the providers' peak megabytes in a full pass at the smallest x, `growth` how many times as many
+    elements there are at each x. Memory is taken to grow with them, an upper bound when part of it does not.
     """
-    smallest = min(x_values)
-    needed = {x: SAFETY * sum(peaks.values()) * x / smallest for x in x_values}
+    needed = {x: SAFETY * sum(peaks.values()) * factor for x, factor in growth.items()}
     return (
-        tuple(x for x in x_values if needed[x] <= available),
-        tuple(x for x in x_values if needed[x] > available),
+        tuple(x for x in needed if needed[x] <= available),
+        tuple(x for x in needed if needed[x] > available),
     )

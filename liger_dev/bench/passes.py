@@ -26,7 +26,7 @@ def eager_pass(function: Provider, inputs: Sequence[Any], mode: str) -> Pass:
     """The pass as a user's program would run it: one Python call, gradients accumulated into leaves that have none.
 
     A backward is prepared by its own forward, so that no pass needs `retain_graph`, which would forbid
-    torch.compile to reuse the buffers it saved.
+    torch.compile to reuse the buffers it saved. Each pass meets inputs that no pass before it met.
     """
     assert mode in MODES, f"no mode '{mode}'"
     leaves = gradient_leaves(inputs)
@@ -37,6 +37,7 @@ def eager_pass(function: Provider, inputs: Sequence[Any], mode: str) -> Pass:
         outputs.clear()
         for leaf in leaves:
             leaf.grad = None
+        freshen(inputs)
 
     def forward() -> None:
         function(*inputs)
@@ -63,6 +64,17 @@ def eager_pass(function: Provider, inputs: Sequence[Any], mode: str) -> Pass:
         return Pass(prepare_backward, backward)
     prepare_backward()
     return Pass(grad_to_none, forward_and_backward)
+
+
+def freshen(inputs: Sequence[Any]) -> None:
+    """New values at the same addresses, by the same distribution: every element moves one place on.
+
+    So nothing that a pass remembers from the one before it, by address or by content, is of use. Tensors whose
+    elements share memory stay as they are.
+    """
+    for value in inputs:
+        if isinstance(value, torch.Tensor) and value.numel() > 1 and value.is_contiguous():
+            value.detach().copy_(value.detach().roll(1))
 
 
 def gradient_leaves(inputs: Sequence[Any]) -> list[torch.Tensor]:

@@ -13,6 +13,7 @@ import torch
 from liger_dev.bench.passes import Pass
 from liger_dev.bench.passes import Provider
 from liger_dev.bench.passes import differentiable
+from liger_dev.bench.passes import freshen
 from liger_dev.bench.passes import gradient_leaves
 from liger_dev.bench.passes import random_gradients
 
@@ -23,8 +24,10 @@ WARM_UP_ROUNDS = 3
 FLUSH_BYTES = 256 * 2**20
 
 
-def time_interleaved(passes: Mapping[str, Pass], seed: int = 0) -> dict[str, list[float]]:
+def time_interleaved(passes: Mapping[str, Pass], seed: int = 0, budget_s: float = BUDGET_S) -> dict[str, list[float]]:
     """Milliseconds on the device between a pass's start and its end, at least 20 samples a provider.
+
+    More are taken, up to 100, while less than `budget_s` seconds a provider have passed.
 
     Providers take turns in random order, so that a drift of clocks or temperature meets all of them. Before each
     sample the device is idle and its L2 cache overwritten. The overwriting runs while Python launches the pass, which
@@ -35,7 +38,7 @@ def time_interleaved(passes: Mapping[str, Pass], seed: int = 0) -> dict[str, lis
     flush = torch.empty(FLUSH_BYTES, dtype=torch.int8, device="cuda")
     samplers = {name: lambda one=one: _sample(one, flush) for name, one in passes.items()}
     interleave(samplers, random.Random(seed), WARM_UP_ROUNDS, WARM_UP_ROUNDS, 0.0)
-    return interleave(samplers, random.Random(seed), MIN_SAMPLES, MAX_SAMPLES, BUDGET_S * len(passes))
+    return interleave(samplers, random.Random(seed), MIN_SAMPLES, MAX_SAMPLES, budget_s * len(passes))
 
 
 def interleave(
@@ -84,6 +87,9 @@ def graph_pass(function: Provider, inputs: Sequence[Any], mode: str) -> Pass:
     if mode != "forward":
         grad_outputs = _warm_up(lambda: random_gradients(differentiable(function(*inputs))))
 
+    def fresh() -> None:
+        freshen(inputs)
+
     def forward() -> Any:
         return function(*inputs)
 
@@ -94,19 +100,20 @@ def graph_pass(function: Provider, inputs: Sequence[Any], mode: str) -> Pass:
         return backward(forward())
 
     if mode == "forward":
-        return Pass(_nothing, _captured(forward)[0])
+        return Pass(fresh, _captured(forward)[0])
     for _ in range(WARM_UP_ROUNDS):
         _warm_up(full)
     if mode == "full":
-        return Pass(_nothing, _captured(full)[0])
+        return Pass(fresh, _captured(full)[0])
     pool = torch.cuda.graph_pool_handle()
     replay_forward, outputs = _captured(forward, pool)
     replay_backward, _ = _captured(lambda: backward(outputs), pool, warm=False)
-    return Pass(replay_forward, replay_backward)
 
+    def fresh_forward() -> None:
+        fresh()
+        replay_forward()
 
-def _nothing() -> None:
-    pass
+    return Pass(fresh_forward, replay_backward)
 
 
 def _warm_up(work: Callable[[], Any]) -> Any:

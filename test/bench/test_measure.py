@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from liger_dev.bench.csv import key
 from liger_dev.bench.csv import read
 from liger_dev.bench.harness import BenchmarkSpec
 from liger_dev.bench.harness import parse_options
@@ -25,6 +26,9 @@ from liger_dev.bench.memory import peak_megabytes
 from liger_dev.bench.memory import split_by_fit
 from liger_dev.bench.passes import MODES
 from liger_dev.bench.passes import eager_pass
+from liger_dev.bench.samples import path_beside
+from liger_dev.bench.samples import read as read_samples
+from liger_dev.bench.sweeps import chosen_sweep
 from liger_dev.bench.timing import graph_pass
 from liger_dev.bench.timing import interleave
 from liger_dev.bench.timing import time_interleaved
@@ -114,9 +118,61 @@ def test_bytes_are_what_each_pass_reads_and_writes_once():
     x, w = _make_inputs(64, 32, torch.bfloat16, "cpu")
     n, h = 64 * 32 * 2, 32 * 2
     moved = bytes_moved(_twice, (x, w), MODES)
-    # forward: x, w -> y; backward: dy, x, w -> dx, dw
-    assert moved == {"forward": 2 * n + h, "backward": 3 * n + 2 * h}
+    # forward: x, w -> y; backward: dy, x, w -> dx, dw; full: x, w, y, dy, dx, dw
+    assert moved == {"forward": 2 * n + h, "backward": 3 * n + 2 * h, "full": 4 * n + 2 * h}
     assert bytes_moved(_twice, (x, w), ["forward"]) == {"forward": 2 * n + h}
+
+
+class _GradientInForward(torch.autograd.Function):
+    """A loss whose forward writes the gradient over its input, as liger-kernel's cross entropy does."""
+
+    @staticmethod
+    def forward(ctx, x):
+        loss = x.square().sum()
+        x.detach().mul_(2)
+        ctx.save_for_backward(x.detach())
+        return loss
+
+    @staticmethod
+    def backward(ctx, dloss):
+        return ctx.saved_tensors[0]
+
+
+class _InPlace(torch.autograd.Function):
+    """y = 2 * x, whose backward overwrites the gradient that it is given, as liger-kernel's norms do."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy.mul_(2)
+
+
+def test_a_gradient_from_forward_leaves_the_full_pass_alone():
+    x = torch.randn(64, requires_grad=True)
+    moved = bytes_moved(_GradientInForward.apply, (x,), MODES)
+    assert moved == {"full": 2 * 64 * 4 + 8}
+
+
+def test_a_gradient_written_in_place_is_read_and_written_and_one_that_is_passed_on_neither():
+    x = torch.randn(64, requires_grad=True)
+    assert bytes_moved(_InPlace.apply, (x,), MODES)["backward"] == 2 * 64 * 4
+    y = torch.randn(64, requires_grad=True)
+    assert bytes_moved(torch.add, (x, y), ["backward"]) == {"backward": 64 * 4}
+
+
+def test_every_pass_meets_new_values_at_the_same_addresses():
+    x, w = _make_inputs(3, 5, torch.float32, "cpu")
+    seen = []
+    one = eager_pass(lambda x, w: seen.append((x.data_ptr(), x.detach().clone())) or x * w, (x, w), "forward")
+    for _ in range(3):
+        one.prepare()
+        one.call()
+    (first, before), *others = seen
+    assert all(place == first and not torch.equal(values, before) for place, values in others)
+    assert all(torch.equal(values.flatten().sort().values, before.flatten().sort().values) for _, values in others)
 
 
 def test_shared_storage_counts_once_and_expanded_tensors_as_they_are():
@@ -145,17 +201,17 @@ def test_turns_are_random_and_everyone_gets_as_many():
 
 def test_a_sweep_is_bounded_by_memory():
     peaks = {"liger": 50.0, "torch": 150.0}
-    assert split_by_fit((1024, 2048, 4096), peaks, 700.0) == ((1024, 2048), (4096,))
-    assert split_by_fit((1024,), peaks, 10.0) == ((), (1024,))
+    assert split_by_fit({1024: 1, 2048: 2, 4096: 4}, peaks, 700.0) == ((1024, 2048), (4096,))
+    assert split_by_fit({"llama_3_8b": 1}, peaks, 10.0) == ((), ("llama_3_8b",))
 
 
 def test_inputs_are_the_same_each_time_and_a_missing_size_is_named(tmp_path):
     spec = _spec(tmp_path)
-    first, again = (make_inputs(spec, 16, "float16", "cpu") for _ in range(2))
+    first, again = (make_inputs(spec, {"M": 4096, "H": 16}, "float16", "cpu") for _ in range(2))
     assert first[0].shape == (4096, 16) and first[0].dtype == torch.float16
     torch.testing.assert_close(first, again, rtol=0, atol=0)
     with pytest.raises(BadInput, match="'M'"):
-        make_inputs(_spec(tmp_path, config={}), 16, "float16", "cpu")
+        make_inputs(spec, {"H": 16}, "float16", "cpu")
 
 
 def test_options_and_their_defaults(tmp_path, monkeypatch):
@@ -178,7 +234,9 @@ def test_options_and_their_defaults(tmp_path, monkeypatch):
 def test_rows_state_the_configuration(tmp_path, monkeypatch):
     monkeypatch.setenv("LIGER_BENCH_PROVIDER_TAG", "liger_probe")
     series = [Series(name, "full", "speed", (3.0, 1.0, 2.0)) for name in ("liger", "torch")]
-    tagged, plain = to_rows(_spec(tmp_path), "float16", 1024, series, "a GPU")
+    spec = _spec(tmp_path)
+    sweep = chosen_sweep(spec.x_name, spec.x_label, spec.x_values, spec.config)
+    tagged, plain = to_rows(spec, sweep, "float16", 1024, series, "a GPU")
     assert (tagged.kernel_provider, plain.kernel_provider) == ("liger_probe", "torch")
     assert (plain.y_value_50, plain.y_value_20, plain.y_value_80) == (2.0, 1.4, 2.6)
     assert json.loads(plain.extra_benchmark_config_str) == {"M": 4096, "dtype": "float16"}
@@ -229,16 +287,18 @@ def test_peak_memory_is_inputs_outputs_and_gradients():
 @pytest.mark.gpu
 def test_a_sweep_writes_every_row_once(tmp_path, capsys):
     spec = _spec(tmp_path)
-    out, samples = tmp_path / "all.csv", tmp_path / "samples.jsonl"
-    assert run(spec, ["--out", str(out), "--samples", str(samples)]) == 0
+    out = tmp_path / "all.csv"
+    assert run(spec, ["--out", str(out)]) == 0
     rows = read(out)
     times = [row for row in rows if row.metric_name in ("speed", "device_time", "memory")]
     shares = [row for row in rows if row.metric_name == "bandwidth_share"]
-    assert len(times) == 2 * 2 * 3 * 3 and len(shares) == 2 * 2 * 2
+    assert len(times) == 2 * 2 * 3 * 3 and len(shares) == 2 * 2 * 3
     assert all(row.y_value_20 <= row.y_value_50 <= row.y_value_80 and row.y_value_50 > 0 for row in rows)
     assert all(row.y_value_50 <= 1 for row in shares)
-    kept = [json.loads(line) for line in samples.read_text().splitlines()]
-    assert len(kept) == len(rows) and all(len(line["samples"]) >= 3 for line in kept)
+    kept = read_samples(path_beside(out, "twice"))
+    assert {one.key for one in kept} == {key(row) for row in rows}
+    assert all(len(one.samples) >= (3 if one.metric == "memory" else 20) for one in kept)
+    assert all("MHz" in one.before["clocks.sm"] and int(one.after["temperature.gpu"]) > 0 for one in kept)
     assert "liger takes" in capsys.readouterr().out
     assert run(spec, ["--out", str(out)]) == 0
     assert "--overwrite measures it again" in capsys.readouterr().out and read(out) == rows
@@ -277,7 +337,7 @@ def _fails(x, w):
 def test_a_baseline_that_fails_is_left_out_and_a_kernel_that_fails_is_an_error(tmp_path, capsys):
     argv = ["--modes", "forward", "--out", str(tmp_path / "all.csv")]
     assert run(_spec(tmp_path, providers={"liger": _twice, "torch": _fails}), argv) == 0
-    assert capsys.readouterr().out.count("torch fails and is left out (memory, H=1024): no such instruction") == 2
+    assert capsys.readouterr().out.count("torch fails and is left out (checking, H=1024): no such instruction") == 2
     assert {row.kernel_provider for row in read(tmp_path / "all.csv")} == {"liger"}
     assert run(_spec(tmp_path, providers={"liger": _fails, "torch": _twice}), [*argv, "--overwrite"]) == 1
     assert "the kernel fails: no such instruction" in capsys.readouterr().err
