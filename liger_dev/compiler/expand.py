@@ -21,11 +21,12 @@ def expand(graph: Graph) -> None:
 def _expand(graph: Graph, value: Value, done: dict[Value, Value]) -> Value:
     if value not in done:
         args = tuple(_expand(graph, arg, done) for arg in value.args)
-        done[value] = _rewrite(graph, value, args)
+        done[value] = _rewrite(graph, value, args, done)
     return done[value]
 
 
-def _rewrite(graph: Graph, value: Value, args: tuple[Value, ...]) -> Value:
+def _rewrite(graph: Graph, value: Value, args: tuple[Value, ...], done: dict[Value, Value]) -> Value:
+    """Differences from a logsumexp are taken from the maximum first: the sum of the two loses digits far from zero."""
     if value.op in ("softmax", "log_softmax", "logsumexp"):
         over = value.attr("over")
         peak = graph.make("max", args[0], over=over)
@@ -43,6 +44,13 @@ def _rewrite(graph: Graph, value: Value, args: tuple[Value, ...]) -> Value:
         if lse not in graph.names and "lse" not in graph.names.values():
             graph.names[lse] = "lse"
         return lse
+    if value.op == "exp" and value.args[0].op == "sub" and value.args[0].args[1].op == "logsumexp":
+        (x, lse), (peak, log) = value.args[0].args, done[value.args[0].args[1]].args
+        return graph.div(graph.make("exp", graph.sub(done[x], peak)), log.args[0])
+    if value.op == "sub" and value.args[1].op == "logsumexp":
+        return graph.sub(graph.sub(args[0], args[1].args[0]), args[1].args[1])
+    if value.op == "sub" and value.args[0].op == "logsumexp":
+        return graph.sub(args[0].args[1], graph.sub(args[1], args[0].args[0]))
     if args == value.args:
         return value
     return graph.make(value.op, *args, axes=value.axes, dtype=value.dtype, **dict(value.attrs))

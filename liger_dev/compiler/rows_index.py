@@ -30,7 +30,10 @@ def pick(g: Graph, value: Value, axis: str, index: Value) -> Value:
     if value.args and OPS[value.op].evaluate is not None and value.op != "cat":
         return g.rebuild(value, (pick(g, arg, axis, index) for arg in value.args))
     chosen = g.make("eq", g.make("index", axes=frozenset({axis}), dtype="int", axis=axis), index)
-    return g.sum(g.where(chosen, value, g.const(0.0) if value.dtype == "float" else g.const(0)), [axis])
+    picked = g.sum(g.where(chosen, value, g.const(0.0) if value.dtype == "float" else g.const(0)), [axis])
+    if "picked" not in g.names.values():
+        g.names.setdefault(picked, "picked")
+    return picked
 
 
 def _gather(state: Lowering, x: Any, dim: int, index: Any, **_: Any) -> Term:

@@ -1,11 +1,11 @@
 """Cross entropy over the vocabulary: loss = mean over kept rows of logsumexp(logits) - logits[target].
 
     loss = sum[N](selected) / clamped, where selected = where(kept, nll, 0), clamped = max(sum[N](number), 1), kept
-        = target != ignore_index, nll = lse - sum[V](where(index[V] == label, logits, 0)), number = float(kept), lse
-        = row_max + log(denominator), label = where(kept, target, 0), row_max = max[V](logits), denominator =
-        sum[V](numerator), numerator = exp(shifted), shifted = logits - row_max
-    dlogits = where(index[V] == label, -dnll, 0) + exp(logits - lse) * dnll, where dnll = where(kept, dloss /
-        clamped, 0)
+        = target != ignore_index, nll = log(denominator) - (picked - row_max), number = float(kept), denominator =
+        sum[V](numerator), picked = sum[V](where(index[V] == label, logits, 0)), row_max = max[V](logits), numerator
+        = exp(shifted), label = where(kept, target, 0), shifted = logits - row_max
+    dlogits = where(index[V] == label, dpicked, 0) + numerator / denominator * dnll, where dpicked = -dnll, dnll =
+        where(kept, dloss / clamped, 0)
 
 Launch: a program takes BLOCK_ROWS rows, block of columns by block.
 """
@@ -31,7 +31,8 @@ from kernels.ops.utils import row_shape
 def _cross_entropy_forward_kernel(
     logits_ptr,
     target_ptr,
-    lse_ptr,
+    row_max_ptr,
+    denominator_ptr,
     number_ptr,
     selected_ptr,
     n_rows,
@@ -46,7 +47,7 @@ def _cross_entropy_forward_kernel(
     kept = target != ignore_index
     label = tl.where(kept, target, 0)
 
-    total = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
+    picked = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
     row_max = tl.full((BLOCK_ROWS, 1), float("-inf"), dtype=tl.float32)
     denominator = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
     for start in range(0, n_cols, BLOCK_COLS):
@@ -62,13 +63,13 @@ def _cross_entropy_forward_kernel(
             tl.exp(tl.where(mask, logits, float("-inf")) - shift), axis=1, keep_dims=True
         )
         row_max = new_max
-        total += tl.sum(tl.where(cols == label, logits, 0.0), axis=1, keep_dims=True)
+        picked += tl.sum(tl.where(cols == label, logits, 0.0), axis=1, keep_dims=True)
 
-    lse = row_max + tl.log(denominator)
     number = tl.cast(kept, tl.float32)
-    nll = lse - total
+    nll = tl.log(denominator) - (picked - row_max)
     selected = tl.where(kept, nll, 0.0)
-    tl.store(lse_ptr + rows, lse, mask=row_mask)
+    tl.store(row_max_ptr + rows, row_max, mask=row_mask)
+    tl.store(denominator_ptr + rows, denominator, mask=row_mask)
     tl.store(number_ptr + rows, number, mask=row_mask)
     tl.store(selected_ptr + rows, selected, mask=row_mask)
 
@@ -79,7 +80,8 @@ def _cross_entropy_backward_kernel(
     logits_ptr,
     target_ptr,
     clamped_ptr,
-    lse_ptr,
+    row_max_ptr,
+    denominator_ptr,
     dlogits_ptr,
     n_rows,
     n_cols,
@@ -98,12 +100,16 @@ def _cross_entropy_backward_kernel(
     logits = tl.load(logits_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
     target = tl.load(target_ptr + rows, mask=row_mask, other=0)
     clamped = tl.load(clamped_ptr)
-    lse = tl.load(lse_ptr + rows, mask=row_mask, other=0.0)
+    row_max = tl.load(row_max_ptr + rows, mask=row_mask, other=0.0)
+    denominator = tl.load(denominator_ptr + rows, mask=row_mask, other=0.0)
 
     kept = target != ignore_index
     label = tl.where(kept, target, 0)
     dnll = tl.where(kept, dloss / clamped, 0.0)
-    dlogits = tl.where(cols == label, -dnll, 0.0) + tl.exp(logits - lse) * dnll
+    dpicked = -dnll
+    shifted = logits - row_max
+    numerator = tl.exp(shifted)
+    dlogits = tl.where(cols == label, dpicked, 0.0) + numerator / denominator * dnll
 
     tl.store(dlogits_ptr + offsets, dlogits, mask=mask)
 
@@ -114,7 +120,8 @@ def _cross_entropy_backward_looped_kernel(
     logits_ptr,
     target_ptr,
     clamped_ptr,
-    lse_ptr,
+    row_max_ptr,
+    denominator_ptr,
     dlogits_ptr,
     n_rows,
     n_cols,
@@ -127,10 +134,12 @@ def _cross_entropy_backward_looped_kernel(
     dloss = tl.load(dloss_ptr).to(tl.float32)
     target = tl.load(target_ptr + rows, mask=row_mask, other=0)
     clamped = tl.load(clamped_ptr)
-    lse = tl.load(lse_ptr + rows, mask=row_mask, other=0.0)
+    row_max = tl.load(row_max_ptr + rows, mask=row_mask, other=0.0)
+    denominator = tl.load(denominator_ptr + rows, mask=row_mask, other=0.0)
     kept = target != ignore_index
     label = tl.where(kept, target, 0)
     dnll = tl.where(kept, dloss / clamped, 0.0)
+    dpicked = -dnll
 
     for start in range(0, n_cols, BLOCK_COLS):
         cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
@@ -139,13 +148,15 @@ def _cross_entropy_backward_looped_kernel(
 
         logits = tl.load(logits_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
 
-        dlogits = tl.where(cols == label, -dnll, 0.0) + tl.exp(logits - lse) * dnll
+        shifted = logits - row_max
+        numerator = tl.exp(shifted)
+        dlogits = tl.where(cols == label, dpicked, 0.0) + numerator / denominator * dnll
 
         tl.store(dlogits_ptr + offsets, dlogits, mask=mask)
 
 
 def cross_entropy_forward(logits, target, ignore_index):
-    """Returns loss, logits, target, clamped, lse."""
+    """Returns loss, logits, target, clamped, row_max, denominator."""
     n_rows, n_cols = row_shape(logits)
     check_floating(logits=logits)
     check_integer(target=target)
@@ -153,7 +164,8 @@ def cross_entropy_forward(logits, target, ignore_index):
     check_rank("logits", logits, 2)
     logits = logits.contiguous()
     target = target.contiguous()
-    lse = torch.empty(n_rows, dtype=torch.float32, device=logits.device)
+    row_max = torch.empty(n_rows, dtype=torch.float32, device=logits.device)
+    denominator = torch.empty(n_rows, dtype=torch.float32, device=logits.device)
     number = torch.empty(n_rows, dtype=torch.float32, device=logits.device)
     selected = torch.empty(n_rows, dtype=torch.float32, device=logits.device)
     BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)
@@ -161,7 +173,8 @@ def cross_entropy_forward(logits, target, ignore_index):
         _cross_entropy_forward_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
             logits,
             target,
-            lse,
+            row_max,
+            denominator,
             number,
             selected,
             n_rows,
@@ -173,10 +186,10 @@ def cross_entropy_forward(logits, target, ignore_index):
         )
     clamped = number.sum().clamp_min(1.0)
     loss = selected.sum() / clamped
-    return loss, logits, target, clamped, lse
+    return loss, logits, target, clamped, row_max, denominator
 
 
-def cross_entropy_backward(dloss, logits, target, clamped, lse, ignore_index):
+def cross_entropy_backward(dloss, logits, target, clamped, row_max, denominator, ignore_index):
     """Returns dlogits."""
     n_rows, n_cols = row_shape(logits)
     dlogits = torch.empty_like(logits)
@@ -188,7 +201,8 @@ def cross_entropy_backward(dloss, logits, target, clamped, lse, ignore_index):
                 logits,
                 target,
                 clamped,
-                lse,
+                row_max,
+                denominator,
                 dlogits,
                 n_rows,
                 n_cols,
@@ -205,7 +219,8 @@ def cross_entropy_backward(dloss, logits, target, clamped, lse, ignore_index):
                 logits,
                 target,
                 clamped,
-                lse,
+                row_max,
+                denominator,
                 dlogits,
                 n_rows,
                 n_cols,
@@ -232,14 +247,14 @@ class LigerCrossEntropyFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, logits, target, ignore_index):
-        loss, logits, target, clamped, lse = cross_entropy_forward(logits, target, ignore_index)
-        ctx.save_for_backward(logits, target, clamped, lse)
+        loss, logits, target, clamped, row_max, denominator = cross_entropy_forward(logits, target, ignore_index)
+        ctx.save_for_backward(logits, target, clamped, row_max, denominator)
         ctx.ignore_index = ignore_index
         return loss
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dloss):
-        logits, target, clamped, lse = ctx.saved_tensors
-        dlogits = cross_entropy_backward(dloss, logits, target, clamped, lse, ctx.ignore_index)
+        logits, target, clamped, row_max, denominator = ctx.saved_tensors
+        dlogits = cross_entropy_backward(dloss, logits, target, clamped, row_max, denominator, ctx.ignore_index)
         return dlogits, None, None
