@@ -8,6 +8,7 @@ from liger_dev.repair import COMPILE
 from liger_dev.repair import COMPILED_GRAPH
 from liger_dev.repair import CRASH
 from liger_dev.repair import DTYPE
+from liger_dev.repair import GRADER
 from liger_dev.repair import LOGIC
 from liger_dev.repair import NO_TESTS
 from liger_dev.repair import SHAPE
@@ -62,6 +63,10 @@ _CAUSES = {
         "host code that torch.compile can't trace",
         "read the line after 'from user code' in the error, and say it in a way that torch.compile takes",
     ),
+    GRADER: (
+        "the kernel is wrong where its tests do not look: another layout, size, dtype or value, or a promise beyond values",
+        "read what the grader found, and decide whether kernel or test lacks something; a test that shows it helps most",
+    ),
     WARNING: (
         "a library warns, and pytest is set to take warnings for errors; no value is known to be wrong",
         "decide whether the warning matters here; if not, filter that one warning in the pytest settings",
@@ -104,6 +109,8 @@ def kind_of(failures: Sequence[Case], cases: Sequence[Case] = ()) -> str:
 
 def likely_cause(kind: str, failures: Sequence[Case]) -> str:
     """The cause in sentences, with the values and tests that point to it."""
+    if kind == GRADER:
+        return f"{_CAUSES[kind][0]}."
     tests = list(dict.fromkeys(case.id.rsplit("::", 1)[-1].split("[")[0] for case in failures))
     far = kind != LOGIC or any(bound.search(case.message) for case in failures for bound in _BOUNDS)
     cause = _CAUSES[kind][0] if far else "the op raises an error instead of computing"

@@ -1,7 +1,7 @@
 """Takes a kernel's scratch copy, compiles and tests it in children, repairs it at most twice, and gives the verdict.
 
-The order of an attempt is compile, then the tests that failed last time, then the whole file. Tests, tolerances,
-conftest, reference, profile and every other file are hashed around each child: a change ends the gate at once.
+The order of an attempt is compile, then the tests that failed last time, then the whole file, then the grader. Tests,
+tolerances, conftest, reference, profile and every other file are hashed around each child: a change ends the gate at once.
 """
 
 import shutil
@@ -17,7 +17,9 @@ from typing import TypeVar
 from liger_dev.checkstyle import checkstyle
 from liger_dev.compilation import Compiled
 from liger_dev.diagnosis import kind_of
+from liger_dev.grading.verdict import Verdict
 from liger_dev.repair import COMPILE
+from liger_dev.repair import GRADER
 from liger_dev.repair import Repair
 from liger_dev.repair import repair
 from liger_dev.repair import unified_diff
@@ -44,11 +46,15 @@ TEST_LIMITS = Limits(seconds=600)
 
 T = TypeVar("T")
 Compiler = Callable[[KernelCopy], Compiled]
+Grader = Callable[[KernelCopy], Verdict]
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One try. `kind` is empty for a pass; `repair` was made before it and `kept` says whether it helped."""
+    """One try. `kind` is empty for a pass; `repair` was made before it and `kept` says whether it helped.
+
+    `verdict` is the grader's, which is asked only where all tests have passed.
+    """
 
     number: int
     cases: tuple[Case, ...]
@@ -58,6 +64,7 @@ class Attempt:
     kept: bool = True
     note: str = ""
     compiled: Compiled = Compiled(())
+    verdict: Verdict | None = None
 
     @property
     def failures(self) -> tuple[Case, ...]:
@@ -69,7 +76,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Gate:
-    """The verdict on compile and tests. `tampered` names files that changed while the candidate ran."""
+    """The verdict on compile, tests and grader. `tampered` names files that changed while the candidate ran."""
 
     attempts: tuple[Attempt, ...]
     tampered: tuple[str, ...]
@@ -78,7 +85,17 @@ class Gate:
 
     @property
     def passed(self) -> bool:
-        return not self.tampered and bool(self.attempts) and not self.attempts[-1].kind
+        return self.tested and not self.attempts[-1].kind
+
+    @property
+    def tested(self) -> bool:
+        """Whether the tests have passed, whatever the grader says."""
+        return not self.tampered and bool(self.attempts) and self.judged.kind in ("", GRADER)
+
+    @property
+    def judged(self) -> Attempt:
+        """The attempt whose op file stands: the last one that was not taken back."""
+        return next(attempt for attempt in reversed(self.attempts) if attempt.kept)
 
 
 # Takes the best op text so far, how it fared and the moves that were made; None when there is nothing left to try.
@@ -111,6 +128,7 @@ def run_gate(
     compiler: Compiler,
     say: Callable[[str], None],
     mend: Mend | None = None,
+    grader: Grader | None = None,
 ) -> Gate:
     """Up to three attempts, with a repair before the second and the third.
 
@@ -119,15 +137,19 @@ def run_gate(
         integers: names of tensor arguments that hold no floating numbers (the profile's).
         compiler: compiles the kernels of the copy ahead of time and gives what failed.
         mend: makes the repairs in place of the builtin moves.
+        grader: grades the copy where its tests have passed.
 
     On return the copy's op file is as it stood in the best attempt.
     """
     mend = mend or (lambda text, attempt, tried: repair(text, attempt.kind, tried, integers))
-    loop = _Loop(copy, {} if device else INTERPRETED, mend, compiler, say)
+    loop = _Loop(copy, {} if device else INTERPRETED, mend, compiler, grader, say)
     attempts: list[Attempt] = []
     try:
         while len(attempts) < ATTEMPTS and not (attempts and (not attempts[-1].kind or attempts[-1].note == NO_MOVE)):
-            attempts.append(loop.attempt(len(attempts) + 1))
+            made = loop.attempt(len(attempts) + 1)
+            if made is None:
+                break
+            attempts.append(made)
             say(f"attempt {len(attempts)}: {_summary(attempts[-1])}")
     except Tampered as stop:
         return Gate(tuple(attempts), stop.paths, device or INTERPRETER, loop.protection)
@@ -142,16 +164,20 @@ class _Loop:
     env: dict[str, str]
     mend: Mend
     compiler: Compiler
+    grader: Grader | None
     say: Callable[[str], None]
     protection: tuple[str, ...] = ()
     best: Attempt | None = None
     best_text: str = ""
     tried: frozenset[str] = frozenset()
 
-    def attempt(self, number: int) -> Attempt:
+    def attempt(self, number: int) -> Attempt | None:
+        """The next attempt; None where the tests have passed and nobody mends what the grader found."""
         made = None
         if self.best is not None:
             made = self._repair(self.best)
+            if made is None and self.best.kind == GRADER:
+                return None
             if made is None:
                 return replace(self.best, number=number, repair=None, note=NO_MOVE)
             self.say(f"repair: {made.move}")
@@ -165,6 +191,8 @@ class _Loop:
     def _repair(self, best: Attempt) -> Repair | None:
         """Makes the next move that applies and leaves clean style; a move that doesn't is passed over."""
         path = self.copy.tree / self.copy.op
+        if best.verdict is not None and not best.verdict.repairable:
+            return None
         while made := self.mend(self.best_text, best, self.tried):
             self.tried |= {made.move}
             path.write_text(made.text)
@@ -178,7 +206,12 @@ class _Loop:
         compiled = self._guarded(lambda: self.compiler(self.copy))
         if compiled.failures:
             return Attempt(0, compiled.failures, COMPILE, compiled=compiled)
-        return replace(self._run_tests(compiled.obstacle), compiled=compiled)
+        tested = replace(self._run_tests(compiled.obstacle), compiled=compiled)
+        if tested.kind or self.grader is None:
+            return tested
+        self.say("grader")
+        verdict = self.grader(self.copy)
+        return replace(tested, kind="" if verdict.passed else GRADER, verdict=verdict)
 
     def _run_tests(self, obstacle: tuple[Case, ...]) -> Attempt:
         failed = [case.id for case in self.best.failures] if self.best and self.best.kind != COMPILE else []
@@ -212,12 +245,20 @@ def _judged(cases: tuple[Case, ...], earlier: tuple[Case, ...], whole: bool) -> 
     return replace(attempt, kind=kind_of(attempt.failures, (*cases, *earlier))) if attempt.failures else attempt
 
 
-def _progress(attempt: Attempt) -> tuple[bool, int]:
-    """Larger is better: a kernel that compiles beats one that doesn't, then fewer failing tests."""
-    return attempt.kind != COMPILE, -len(attempt.failures)
+def _progress(attempt: Attempt) -> tuple[bool, int, bool, int]:
+    """Larger is better: what compiles, then fewer failing tests, then a pass, then fewer faults that the grader finds."""
+    faults = len(attempt.verdict.faults) if attempt.verdict is not None else 0
+    return attempt.kind != COMPILE, -len(attempt.failures), not attempt.kind, -faults
 
 
 def _summary(attempt: Attempt) -> str:
     if not attempt.kind:
         return f"{attempt.count(PASSED)} tests passed, {attempt.count(SKIPPED)} skipped"
+    if attempt.kind == GRADER:
+        return f"{attempt.count(PASSED)} tests passed, and the grader found {_counted(attempt.verdict)}"
     return f"{len(attempt.failures)} failed ({attempt.kind}){f'; {attempt.note}' if attempt.note else ''}"
+
+
+def _counted(verdict: Verdict | None) -> str:
+    number = len(verdict.faults) if verdict is not None else 0
+    return f"{number} fault{'' if number == 1 else 's'}"

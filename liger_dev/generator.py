@@ -35,6 +35,9 @@ TEMPLATES = (
     "benchmark/scripts/benchmark_{{ operation_name }}.py.jinja",
 )
 
+# The key in a profile's provenance that says what an agent has changed in the kernel, in the words that asked for it.
+MODIFIED = "modified"
+
 
 def generate(
     reference: Reference, profile: KernelProfile, root: Path, *, overwrite: bool = False, op_text: str = ""
@@ -44,18 +47,20 @@ def generate(
     The order is: what the workspace lacks, reference, profile, op, module, test, benchmark script, exports.
 
     Args:
-        overwrite: replace generated files that were edited by hand, too.
+        overwrite: replace generated files that were edited by hand, or modified as asked, too.
         op_text: the op file, in place of the compiler's.
 
     Raises:
         ProfileRefused: the profile differs from what the reference gives, in a way that can't be honoured.
-        HandEdited: a file to replace was edited or written by hand.
+        HandEdited: a file to replace was edited or written by hand, or modified as somebody has asked.
         BadInput: a file to edit does not parse.
     """
+    profile = _unmodified(profile)
     op = {} if op_text else compiled_values(reference, profile)
     texts = kernel_files(reference, profile, op, op_text=op_text)
     if not overwrite:
         _refuse_hand_edits(root, texts)
+        _refuse_modified(root, profile, texts)
     texts = {
         f"kernels/reference/{reference.name}.py": reference.text,
         **_profile_file(profile, root),
@@ -147,6 +152,23 @@ def _refuse_hand_edits(root: Path, texts: Mapping[str, str]) -> None:
             "generated files were edited or written by hand, and would be replaced",
             ", ".join(edited),
             "move the edits elsewhere, or pass --overwrite to lose them",
+        )
+
+
+def _unmodified(profile: KernelProfile) -> KernelProfile:
+    kept = {key: value for key, value in profile.provenance.items() if key != MODIFIED}
+    return profile.model_copy(update={"provenance": kept})
+
+
+def _refuse_modified(root: Path, profile: KernelProfile, texts: Mapping[str, str]) -> None:
+    path = _profile_path(profile)
+    old = workspace.read(root, path)
+    wish = parse_profile(old, path).provenance.get(MODIFIED) if old is not None else None
+    if wish and any(workspace.read(root, path) not in (None, text) for path, text in texts.items()):
+        raise HandEdited(
+            f"this would undo what was changed in the kernel as asked: {wish}",
+            path,
+            "keep it, change it with `liger-dev modify`, or pass --overwrite to lose it",
         )
 
 

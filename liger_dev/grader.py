@@ -22,6 +22,8 @@ from liger_dev.errors import BadInput
 from liger_dev.errors import KernelFailed
 from liger_dev.grading.request import Request
 from liger_dev.grading.request import seed_of
+from liger_dev.grading.verdict import UNTESTED
+from liger_dev.grading.verdict import WEAK_TESTS
 from liger_dev.grading.verdict import Fault
 from liger_dev.grading.verdict import Verdict
 from liger_dev.grading.verdict import read_verdict
@@ -142,12 +144,12 @@ def with_strength(verdict: Verdict) -> Verdict:
         return verdict
     survivors = [f"{m.operator} in line {m.line} ({m.change})" for m in strength.counted if m.outcome == "survived"]
     if strength.fault:
-        fault = Fault("the tests could not be tested", "", strength.fault)
+        fault = Fault(UNTESTED, "", strength.fault)
     elif not strength.counted:
-        fault = Fault("the tests could not be tested", "", "no bug could be planted in the op")
+        fault = Fault(UNTESTED, "", "no bug could be planted in the op")
     elif strength.kill_rate < LEAST_KILL_RATE:
         rate = f"{strength.kill_rate:.0%} of {len(strength.counted)} planted bugs were found, {LEAST_KILL_RATE:.0%} are needed"
-        fault = Fault("the tests are too weak", "", f"{rate}; not found: {'; '.join(survivors)}")
+        fault = Fault(WEAK_TESTS, "", f"{rate}; not found: {'; '.join(survivors)}")
     else:
         return verdict
     return replace(verdict, faults=(*verdict.faults, fault))

@@ -1,6 +1,7 @@
 """A verdict in, the report's section, its lines for a terminal and the evidence bundle out."""
 
 import json
+import re
 
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -11,6 +12,9 @@ from liger_dev.grading.verdict import Strength
 from liger_dev.grading.verdict import Verdict
 
 _SHOWN_FAULTS = 12
+# What a candidate's text may not hold; the rules are no secret.
+NOT_ALLOWED = "not allowed"
+_NUMBERS = re.compile(r"\d+")
 
 
 def section(verdict: Verdict | None, why: str = "") -> Iterator[str]:
@@ -58,6 +62,18 @@ def summary(verdict: Verdict) -> str:
     if not verdict.cases:
         return "Refused without running it" if verdict.faults else "Nothing was graded"
     return f"Failed: {len(verdict.faults)} faults in {verdict.cases} cases"
+
+
+def held_out(verdict: Verdict) -> str:
+    """The verdict as a repair may see it: kinds of cases, without the sizes that are held out; findings in the text whole.
+
+    What is held out can't be fitted to.
+    """
+    faults = dict.fromkeys(
+        str(f) if f.kind == NOT_ALLOWED else f"{f.kind} ({_NUMBERS.sub('n', f.where)})" for f in verdict.faults
+    )
+    contracts = [f"{contract.name}: {contract.outcome}" for contract in verdict.contracts]
+    return "\n".join([summary(verdict), *faults, *contracts])
 
 
 def _margin_row(m: Margin) -> str:

@@ -30,6 +30,10 @@ class Engine(str, Enum):
 
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The operation's name, such as rms_norm.")]
+NameOrWords = Annotated[
+    str,
+    typer.Argument(metavar="NAME", help="The operation's name, such as rms_norm; or its description, for an agent."),
+]
 Names = Annotated[list[str] | None, typer.Argument(metavar="[NAME]...")]
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or the beginning of it.")]
 RootDir = Annotated[Path | None, typer.Option("--root", metavar="DIR", help="The workspace. [default: found upwards]")]
@@ -38,8 +42,8 @@ From = Annotated[
     typer.Option(
         "--from",
         metavar="SOURCE",
-        help="FILE.py[:NAME], MODULE:NAME, an expression, https://…/FILE.py[:NAME] or - (standard input); "
-        "else the catalogue.",
+        help="FILE.py[:NAME], MODULE:NAME, an expression, https://…/FILE.py[:NAME], - (standard input), or words "
+        "(agents only); else the catalogue.",
     ),
 ]
 Shape = Annotated[list[str] | None, typer.Option("--shape", metavar="x=B,T,H", help="A tensor's axes; repeatable.")]

@@ -107,13 +107,17 @@ class Change:
 
 @dataclass(frozen=True)
 class ChangeSet:
-    """All files that one stage wants written, in the order in which they are put in place (exports last)."""
+    """All files that one stage wants written, in the order in which they are put in place (exports last).
+
+    `said` is what an agent tells the reviewer of them.
+    """
 
     changes: tuple[Change, ...]
+    said: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "ChangeSet":
-        return cls(tuple(Change(**change) for change in data["changes"]))
+        return cls(tuple(Change(**change) for change in data["changes"]), data.get("said", ""))

@@ -165,6 +165,17 @@ def read_stamp(text: str) -> dict[str, str] | None:
     return match.groupdict() if match else None
 
 
+def restamp(before: str, after: str, old: str, new: str) -> str:
+    """`after` with a new stamp, if `before` was as generated: an edit of the tool's own is none by hand.
+
+    The profile's hash `old` becomes `new`; a file that was stale stays so.
+    """
+    found = read_stamp(before)
+    if found is None or is_hand_edited(before):
+        return after
+    return stamp(after, found["source"], new if found["profile"] == old[:8] else found["profile"], found["template"])
+
+
 def is_hand_edited(text: str) -> bool:
     """Whether a file differs from what was generated; a file without a stamp was written by hand altogether."""
     found = read_stamp(text)

@@ -23,6 +23,7 @@ TIMEOUT = "timeout"
 NO_TESTS = "no tests"
 COMPILED_GRAPH = "torch.compile"
 WARNING = "warning"
+GRADER = "grader"
 
 _LOW_PRECISION = ("float16", "bfloat16", "element_ty")
 _FLAT_BLOCK = 256

@@ -56,7 +56,7 @@ class Findings:
     @property
     def passed(self) -> bool:
         tested = self.style.passed and self.gate is not None and self.gate.passed
-        return tested and (self.verdict is None or self.verdict.passed) and not self.benchmark_fault
+        return tested and not self.benchmark_fault
 
 
 def render(findings: Findings) -> str:
@@ -69,6 +69,7 @@ def render(findings: Findings) -> str:
         *section(
             findings.verdict, "the kernel did not come so far" if not _tested(findings) else "it was not asked for"
         ),
+        *_outlook(findings),
         *_benchmark(findings),
         *_provenance(findings),
     ]
@@ -78,7 +79,7 @@ def render(findings: Findings) -> str:
 
 
 def _tested(findings: Findings) -> bool:
-    return findings.gate is not None and findings.gate.passed
+    return findings.gate is not None and findings.gate.tested
 
 
 def _head(findings: Findings) -> Iterator[str]:
@@ -98,11 +99,12 @@ def _verdict(findings: Findings) -> str:
         return "ruff still finds something after the automatic fix; neither compiled nor tested"
     if gate.tampered:
         return "stopped, since files that are not the candidate's changed while it ran"
-    if not gate.passed:
+    if not gate.tested:
         return f"the tests did not pass in {_count(len(gate.attempts), 'attempt')}; no benchmark was run"
     if findings.verdict is not None and not findings.verdict.passed:
         kinds = "; ".join(dict.fromkeys(fault.kind for fault in findings.verdict.faults))
-        return f"the tests passed, but the grader found: {kinds}"
+        tries = "" if len(gate.attempts) == 1 else f" after {_count(len(gate.attempts), 'attempt')}"
+        return f"the tests passed, but the grader found{tries}: {kinds}"
     if findings.benchmark_fault:
         return f"the tests passed, but the benchmark failed: {findings.benchmark_fault}"
     speed = "speed and memory were measured" if findings.rows else "speed was not measured"
@@ -184,8 +186,8 @@ def _tests(findings: Findings) -> Iterator[str]:
         yield f"**Stopped:** these files changed while the candidate ran: {_code_list(gate.tampered)}."
         yield "A candidate may not touch its tests, tolerances, reference or profile, so there was no further attempt."
         yield ""
-    elif not gate.passed:
-        yield from _failure(findings, gate)
+    elif not gate.tested:
+        yield from _failure(gate.judged)
     yield from _repairs(gate)
 
 
@@ -197,8 +199,7 @@ def _attempt_row(attempt: Attempt) -> str:
     return f"| {attempt.number} | {repair} | {scope} | {counts} | {verdict} |"
 
 
-def _failure(findings: Findings, gate: Gate) -> Iterator[str]:
-    last = next(attempt for attempt in reversed(gate.attempts) if attempt.kept)
+def _failure(last: Attempt) -> Iterator[str]:
     yield "### Failing tests"
     yield ""
     yield from (f"- `{case.id}`: {_first_line(case.message)}" for case in last.failures)
@@ -206,6 +207,16 @@ def _failure(findings: Findings, gate: Gate) -> Iterator[str]:
     yield "### Errors"
     yield ""
     yield from _errors(last.failures)
+
+
+def _outlook(findings: Findings) -> Iterator[str]:
+    """What a person needs to go on where the last attempt has failed."""
+    gate = findings.gate
+    if gate is None or gate.passed or gate.tampered:
+        return
+    last = gate.judged
+    yield "## What is left to you"
+    yield ""
     yield "### State of the code"
     yield ""
     if findings.state:

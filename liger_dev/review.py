@@ -18,6 +18,7 @@ from liger_dev.pipeline import Decision
 from liger_dev.pipeline import Review
 from liger_dev.pipeline import Stage
 from liger_dev.pipeline import View
+from liger_dev.records import digest
 from liger_dev.screen import Screen
 
 # The person's answer to a prompt; None when the input has ended.
@@ -76,15 +77,23 @@ def pausing(screen: Screen) -> Review:
 
 
 def asking(screen: Screen, ask: Ask) -> Review:
-    """Shows everything and asks; an edit comes back as a decision, and the edited output is reviewed again."""
+    """Shows everything and asks; an edit comes back as a decision, and the edited output is reviewed again.
+
+    Of an output that a remark has led to, the difference to the last one is shown alone; the whole on demand.
+    """
+    differences: dict[str, View] = {}
 
     def review(stage: Stage, context: Context, output: Any) -> Decision:
-        screen.show(stage.views(context, output, False), stage.name)
+        difference = differences.pop(digest(output), None)
+        screen.show([difference] if difference else stage.views(context, output, False), stage.name)
         editable = stage.texts(context, output)
-        choices = "[a]pprove  [e]dit  [r]etry REMARK  [q]uit" if editable else "[a]pprove  [r]etry REMARK  [q]uit"
+        choices = f"[a]pprove  {'[e]dit  ' if editable else ''}[r]etry REMARK  [q]uit"
+        choices += "  [v]iew all" if difference else ""
         while True:
             word, _, rest = (ask(f"{stage.name}: {choices} > ") or "q").strip().partition(" ")
             match word:
+                case "v" | "view":
+                    screen.show(stage.views(context, output, False), stage.name)
                 case "a" | "approve":
                     return Decision("approve", how="review", reason=rest.strip())
                 case "q" | "quit":
@@ -94,20 +103,21 @@ def asking(screen: Screen, ask: Ask) -> Review:
                     if revised is not None:
                         return Decision("edit", revised)
                 case "r" | "retry":
-                    if (decision := _retry(stage, context, output, rest.strip(), screen)) is not None:
-                        return decision
+                    if (revised := _retry(stage, context, output, rest.strip(), screen)) is not None:
+                        differences[digest(revised)] = _difference(stage, context, output, revised)
+                        return Decision("edit", revised, reason=rest.strip())
                     if editable and (ask("edit the text instead? [y/N] > ") or "n").strip() in ("y", "yes"):
                         revised = _edit(stage, context, output, editable, ask, screen)
                         if revised is not None:
                             return Decision("edit", revised)
                 case _:
-                    screen.tell("answer a, e, r or q; words after a are the reason, words after r the remark")
+                    screen.tell("answer a, e, r, q or v; words after a are the reason, words after r the remark")
 
     return review
 
 
-def _retry(stage: Stage, context: Context, output: Any, remark: str, screen: Screen) -> Decision | None:
-    """The output that the stage's agent makes of a remark, shown as a diff to the last one; None if there is none."""
+def _retry(stage: Stage, context: Context, output: Any, remark: str, screen: Screen) -> Any | None:
+    """The output that the stage's agent makes of a remark; None if there is none."""
     if not remark:
         screen.tell("say what should be otherwise: r REMARK")
         return None
@@ -118,11 +128,13 @@ def _retry(stage: Stage, context: Context, output: Any, remark: str, screen: Scr
         return None
     if revised is None:
         screen.tell(_NO_RETRY)
-        return None
+    return revised
+
+
+def _difference(stage: Stage, context: Context, output: Any, revised: Any) -> View:
     before, after = stage.texts(context, output), stage.texts(context, revised)
     diff = "".join(text_diff(before.get(name, ""), text, name) for name, text in after.items())
-    screen.show([View("What the remark has changed", diff or "nothing", "diff")], stage.name)
-    return Decision("edit", revised, reason=remark)
+    return View("What the remark has changed", diff or "nothing", "diff")
 
 
 def text_diff(before: str, after: str, name: str) -> str:

@@ -148,7 +148,7 @@ def _analysis_texts(context: Context, output: Any) -> dict[str, str]:
 
     analysis = _analysis(output)
     name = analysis.reference.name
-    return {profile_path(name): print_profile(analysis.profile), reference_path(name): analysis.reference.text}
+    return {reference_path(name): analysis.reference.text, profile_path(name): print_profile(analysis.profile)}
 
 
 def _revise_analysis(context: Context, output: Any, path: str, text: str) -> Any:
@@ -216,7 +216,7 @@ def _modify(context: Context) -> Any:
 def _retry_modification(context: Context, output: Any, remark: str) -> Any:
     from liger_dev.agents import engine
 
-    return engine.modify(context, remark).to_json()
+    return engine.modify(context, remark, ChangeSet.from_json(output)).to_json()
 
 
 def _changes(context: Context, output: Any) -> ChangeSet:
@@ -224,12 +224,14 @@ def _changes(context: Context, output: Any) -> ChangeSet:
 
 
 def _generate_views(context: Context, output: Any, brief: bool) -> list[View]:
-    pairs = [(workspace.read(context.root, change.path), change) for change in ChangeSet.from_json(output).changes]
+    made = ChangeSet.from_json(output)
+    pairs = [(workspace.read(context.root, change.path), change) for change in made.changes]
     diffs = {change.path: _diff(old, change) for old, change in pairs}
     lines = [f"{_fate(old, change, diffs[change.path]):20}{change.path}" for old, change in pairs]
     files = View("Files", "\n".join(lines) or "nothing to change: all files are in place", "text")
+    said = [View("What the agent says", made.said, "text")] if made.said else []
     text = "".join(diffs.values())
-    return [files] if brief or not text else [files, View("Diff", text, "diff")]
+    return [*said, files] if brief or not text else [*said, files, View("Diff", text, "diff")]
 
 
 def _fate(old: str | None, change: Change, diff: str) -> str:
@@ -263,8 +265,10 @@ def _revise_file(context: Context, output: Any, path: str, text: str) -> Any:
 
     if path.endswith(".py"):
         parse(text, path)
-    changes = ChangeSet.from_json(output).changes
-    return ChangeSet(tuple(replace(c, content=text) if c.path == path else c for c in changes)).to_json()
+    made = ChangeSet.from_json(output)
+    return replace(
+        made, changes=tuple(replace(c, content=text) if c.path == path else c for c in made.changes)
+    ).to_json()
 
 
 def _skeleton(context: Context) -> Any:

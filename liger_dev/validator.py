@@ -89,13 +89,9 @@ def validate(
         say("checkstyle")
         style = checkstyle(copy.tree, copy.root, copy.python_files, copy.locked)
         device = gpu_name() if style.passed else ""
-        gate = run_gate(copy, device, integers, compile_kernels, say, mend) if style.passed else None
-        verdict = None
-        if grade and gate is not None and gate.passed:
-            say("grader")
-            verdict = grade_kernel(copy, profile, device)
-        sound = gate if verdict is None or verdict.passed else None
-        speed = not_measured(_why_no_benchmark(sound, device, benchmark))
+        grader = (lambda copy: grade_kernel(copy, profile, device)) if grade else None
+        gate = run_gate(copy, device, integers, compile_kernels, say, mend, grader) if style.passed else None
+        speed = not_measured(_why_no_benchmark(gate, device, benchmark))
         if not speed.reason:
             say("benchmark")
             speed = run_benchmark(copy, os.environ, say)
@@ -103,7 +99,7 @@ def validate(
         if account is not None and gate is not None and gate.attempts and not (gate.passed or gate.tampered):
             say("writing to the person")
             said = account(gate, copy.text(copy.op))
-        return _report(copy, style, gate, verdict, speed, ncu, said)
+        return _report(copy, style, gate, speed, ncu, said)
 
 
 def _why_no_benchmark(gate: Gate | None, device: str, wanted: bool) -> str:
@@ -118,11 +114,11 @@ def _report(
     copy: KernelCopy,
     style: Checkstyle,
     gate: Gate | None,
-    verdict: Verdict | None,
     speed: Benchmark,
     ncu: bool,
     account: str,
 ) -> Report:
+    verdict = gate.judged.verdict if gate and gate.attempts else None
     findings = Findings(
         name=copy.name,
         style=style,
@@ -179,11 +175,7 @@ def _change(copy: KernelCopy, path: str, data: bytes) -> Change:
 
 def _mended(copy: KernelCopy, path: str) -> Change:
     """A file as the gate left it. A generated one gets a new stamp: the tool's own repair is no edit by hand."""
-    before, after = (copy.root / path).read_text(), copy.text(path)
-    stamp = render.read_stamp(before)
-    if stamp is not None and not render.is_hand_edited(before):
-        after = render.stamp(after, stamp["source"], stamp["profile"], stamp["template"])
-    return _change(copy, path, after.encode())
+    return _change(copy, path, render.restamp((copy.root / path).read_text(), copy.text(path), "", "").encode())
 
 
 def _ncu(wanted: bool) -> str:

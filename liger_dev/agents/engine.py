@@ -8,7 +8,6 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Set
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from liger_dev import analyzer
@@ -40,7 +39,6 @@ from liger_dev.runs import Run
 BUILTIN, AUTO, CLAUDE = "builtin", "auto", "claude"
 _KEY = "set ANTHROPIC_API_KEY and an agent is asked (--engine auto or claude)"
 _PLACEHOLDER = '"""To be written."""\n'
-_PROSE_FILES = (".md", ".rst", ".tex", ".txt")
 # What a person may have chosen in a profile, and a new trace of the source would forget.
 _KEPT = (
     "function_class_name",
@@ -58,15 +56,6 @@ def asks(request: Mapping[str, Any]) -> bool:
     """Whether an agent may be asked: the engine is claude, or auto where a key is."""
     engine = request.get("engine", BUILTIN)
     return engine == CLAUDE or engine == AUTO and has_key()
-
-
-def prose_source(text: str, cwd: Path) -> Source | None:
-    """A text that no code can read as a source for an agent: words, a formula, or a file of them; None if it is neither."""
-    place = cwd / text
-    if text.endswith(_PROSE_FILES) and len(text) < 256 and place.is_file():
-        return Source("prose", place.read_text(encoding="utf-8"), "", text)
-    is_words = len(text.split()) > 1 and "://" not in text.split()[0] and not text.endswith(".py")
-    return Source("prose", text, "", "prose") if is_words else None
 
 
 def analyze(context: Context, source: Source) -> Analysis:
@@ -153,8 +142,8 @@ def _write(
     files = _files(_laid_out(context, analysis, _PLACEHOLDER, overwrite))
     files.pop(f"kernels/ops/{analysis.reference.name}.py", None)
     options = {"compiled": compiled, "remark": remark, "previous": previous}
-    text = write_op(analysis, files, seat_of(context), **options)
-    return _laid_out(context, analysis, text, overwrite)
+    text, said = write_op(analysis, files, seat_of(context), **options)
+    return replace(_laid_out(context, analysis, text, overwrite), said=said)
 
 
 def _laid_out(context: Context, analysis: Analysis, op: str, overwrite: bool) -> ChangeSet:
@@ -196,8 +185,8 @@ def remark_on_kernel(context: Context, analysis: Analysis, changes: ChangeSet, r
     return _write(context, analysis, True, remark=remark, previous=previous)
 
 
-def modify(context: Context, remark: str = "") -> ChangeSet:
-    """What an agent edits in a kernel of the workspace, as the request's `wish` says."""
+def modify(context: Context, remark: str = "", last: ChangeSet = ChangeSet(())) -> ChangeSet:
+    """What an agent edits in a kernel of the workspace, as the request's `wish` says, and a remark on its last change."""
     from liger_dev.agents.modification import modify_by_agent
 
     request = context.request
@@ -210,7 +199,7 @@ def modify(context: Context, remark: str = "") -> ChangeSet:
             return reanalyze(context, Analysis(analyzer.load_in_child(name, source), profile), source).profile
         return _kept(analyzer.analyze(name, source, root=context.root), print_profile(profile)).profile
 
-    return modify_by_agent(request["name"], request["wish"], context.root, seat_of(context), derive, remark)
+    return modify_by_agent(request["name"], request["wish"], context.root, seat_of(context), derive, remark, last)
 
 
 def mend_of(context: Context) -> tuple[Mend | None, Callable[[Gate, str], str] | None]:

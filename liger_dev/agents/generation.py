@@ -22,6 +22,7 @@ from liger_dev.bench.csv import Measurement
 from liger_dev.benchmark import run_benchmark
 from liger_dev.checkstyle import checkstyle
 from liger_dev.profile import print_profile
+from liger_dev.records import digest
 from liger_dev.render import parse
 
 
@@ -37,8 +38,10 @@ def write_op(
     compiled: str = "",
     remark: str = "",
     previous: str = "",
-) -> str:
-    """The op file that the agent hands in: it parses, passes checkstyle and defines what the other files import.
+) -> tuple[str, str]:
+    """The op file that the agent hands in, and what it says of it.
+
+    The file parses, passes checkstyle and defines what the other files import.
 
     Args:
         files: all other files of the kernel by path, as they will be written; they are locked.
@@ -74,8 +77,9 @@ def write_op(
         Tool("submit_kernel", f"Hands in {op} as it is staged.", SubmitKernel, submit, final=True),
     )
     system = prompt("system", {"role": "generator", "final": "submit_kernel"})
-    handed = seat.talk(Agent("generator", system, prompt("generate", values), tools, staging.files))
-    return str(handed["op"])
+    basis = digest(previous or compiled)
+    handed = seat.talk(Agent("generator", system, prompt("generate", values), tools, staging.files, basis))
+    return handed["op"], handed["summary"]
 
 
 def styled(staging: Staging, paths: list[str], needed: Collection[str]) -> dict[str, str]:

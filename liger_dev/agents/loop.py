@@ -47,13 +47,17 @@ class Limits:
 
 @dataclass(frozen=True)
 class Agent:
-    """Who talks: prompts and tools, one of which is final. `files` is what the tools have staged so far, by path."""
+    """Who talks: prompts and tools, one of which is final. `files` is what the tools have staged so far, by path.
+
+    `basis` tells apart talks that begin with the same words about other files.
+    """
 
     name: str
     system: str
     task: str
     tools: tuple[Tool, ...]
     files: dict[str, str] = field(default_factory=dict)
+    basis: str = ""
 
 
 class Client(Protocol):

@@ -20,11 +20,15 @@ from liger_dev.agents.tools import Arguments
 from liger_dev.agents.tools import Refused
 from liger_dev.agents.tools import Tool
 from liger_dev.agents.trials import trials
+from liger_dev.generator import MODIFIED
+from liger_dev.generator import TEMPLATES
 from liger_dev.profile import KernelProfile
 from liger_dev.profile import parse_profile
 from liger_dev.profile import print_profile
 from liger_dev.records import Change
 from liger_dev.records import ChangeSet
+from liger_dev.records import digest
+from liger_dev.render import output_path
 from liger_dev.scratch import check_files
 from liger_dev.scratch import kernel_files
 
@@ -37,8 +41,14 @@ class SubmitChange(Arguments):
     no_test_reason: str = Field(default="", description="why no test is needed, if none was added")
 
 
-def modify_by_agent(name: str, wish: str, root: Path, seat: Seat, derive: Derive, remark: str = "") -> ChangeSet:
-    """The edited files. `derive` gives the profile of an edited reference, from its text and the old profile.
+def modify_by_agent(
+    name: str, wish: str, root: Path, seat: Seat, derive: Derive, remark: str = "", last: ChangeSet = ChangeSet(())
+) -> ChangeSet:
+    """The edited files.
+
+    Args:
+        derive: gives the profile of an edited reference, from its text and the old profile.
+        remark, last: what a reviewer wants otherwise, and of which change.
 
     Raises BadInput if a file of the kernel is missing, LimitReached and ModelFailed.
     """
@@ -49,7 +59,8 @@ def modify_by_agent(name: str, wish: str, root: Path, seat: Seat, derive: Derive
         f"kernels/reference/{name}.py",
     )
     writable = frozenset({op, test, reference, f"kernels/modules/{name}.py", "kernels/functional.py"})
-    staging = Staging(root, name, writable)
+    before = {change.path: change.content for change in last.changes if change.path in writable}
+    staging = Staging(root, name, writable, base=before)
     profile = parse_profile(staging.text(f"profiles/{name}.yaml"), f"profiles/{name}.yaml")
 
     def submit(given: SubmitChange) -> dict[str, Any]:
@@ -60,12 +71,12 @@ def modify_by_agent(name: str, wish: str, root: Path, seat: Seat, derive: Derive
             raise Refused(f"tests_added names {given.tests_added}, and the file has gained {added}")
         if not added and not given.no_test_reason.strip():
             raise Refused("add a test for the new behaviour, or say in no_test_reason why none is needed")
-        files = styled(staging, sorted(staging.files), defined(workspace.read(root, op) or "", op))
+        files = styled(staging, sorted({*before, *staging.files}), defined(workspace.read(root, op) or "", op))
         derived = derive(name, files[reference], profile) if reference in files else profile
         return {"files": files, "profile": print_profile(derived), "summary": given.summary}
 
     paths = [path for path in kernel_files(name) if workspace.read(root, path) is not None]
-    values = {"name": name, "wish": f"{wish}\n\n{remark}".strip(), "paths": paths, "writable": writable}
+    values = {"name": name, "wish": wish, "remark": remark, "paths": paths, "writable": writable}
     tools = (
         *staging.reading(),
         *staging.writing(),
@@ -73,8 +84,10 @@ def modify_by_agent(name: str, wish: str, root: Path, seat: Seat, derive: Derive
         Tool("submit_change", "Hands in the files as they are staged.", SubmitChange, submit, final=True),
     )
     system = prompt("system", {"role": "modifier", "final": "submit_change"})
-    handed = seat.talk(Agent("modifier", system, prompt("modify", values), tools, staging.files))
-    return _change_set(root, name, handed["files"], profile, parse_profile(handed["profile"], f"profiles/{name}.yaml"))
+    agent = Agent("modifier", system, prompt("modify", values), tools, staging.files, digest(before) if before else "")
+    handed = seat.talk(agent)
+    made = _modified(parse_profile(handed["profile"], f"profiles/{name}.yaml"), profile, wish)
+    return ChangeSet(_changes(root, name, handed["files"], profile, made), handed["summary"])
 
 
 def added_tests(before: str, after: str, where: str) -> list[str]:
@@ -124,9 +137,23 @@ def _check_decorators(node: ast.stmt, where: str) -> None:
             raise Refused(f"{where}:{node.lineno}: a new test may not carry @{text.split('(')[0]}")
 
 
-def _change_set(root: Path, name: str, files: dict[str, str], old: KernelProfile, profile: KernelProfile) -> ChangeSet:
-    """The edited files. A stamp stays as it was, so that they count as edited by hand: generating again must not undo
-    what was asked for."""
-    if profile != old:
-        files = {f"profiles/{name}.yaml": print_profile(profile), **files}
-    return ChangeSet(tuple(Change(path, text, workspace.base_of(root, path)) for path, text in files.items()))
+def _modified(profile: KernelProfile, old: KernelProfile, wish: str) -> KernelProfile:
+    """The profile with the wish in its provenance, after those that the old one has."""
+    wishes = [*filter(None, [old.provenance.get(MODIFIED)]), " ".join(wish.split())]
+    return profile.model_copy(update={"provenance": {**profile.provenance, MODIFIED: "; ".join(wishes)}})
+
+
+def _changes(
+    root: Path, name: str, files: dict[str, str], old: KernelProfile, new: KernelProfile
+) -> tuple[Change, ...]:
+    """The edited files and the profile; generated files get its hash in their stamps, those that were not edited too.
+
+    So `check` finds nothing, while what a person has edited by hand stays marked as such.
+    """
+    hashes = digest(print_profile(old)), digest(print_profile(new))
+    texts = {f"profiles/{name}.yaml": print_profile(new)}
+    for path in dict.fromkeys((*files, *(output_path(t, {"operation_name": name}) for t in TEMPLATES))):
+        before = workspace.read(root, path) or ""
+        texts[path] = render.restamp(before, files.get(path, before), *hashes)
+    changed = {path: text for path, text in texts.items() if text != workspace.read(root, path)}
+    return tuple(Change(path, text, workspace.base_of(root, path)) for path, text in changed.items())

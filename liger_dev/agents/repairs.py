@@ -26,6 +26,8 @@ from liger_dev.errors import LigerDevError
 from liger_dev.gate import ATTEMPTS
 from liger_dev.gate import Attempt
 from liger_dev.gate import Gate
+from liger_dev.grader_report import held_out
+from liger_dev.repair import GRADER
 from liger_dev.repair import Repair
 from liger_dev.repair import unified_diff
 
@@ -84,9 +86,8 @@ class Mender:
 
     def account(self, gate: Gate, text: str) -> str:
         """What the agent says to the person after the last attempt; if it can't, why not."""
-        last = next(attempt for attempt in reversed(gate.attempts) if attempt.kept)
         values = {
-            **self._failure(last, text),
+            **self._failure(gate.judged, text),
             "attempts": len(gate.attempts),
             "repairs": [f"{repair.reason}\n{repair.diff}" for repair in self.made],
         }
@@ -106,4 +107,12 @@ class Mender:
 
     def _failure(self, attempt: Attempt, text: str) -> dict[str, Any]:
         op = f"kernels/ops/{self.name}.py"
-        return {"name": self.name, "op": op, "kind": attempt.kind, "failures": cases_text(attempt.cases), "text": text}
+        verdict = attempt.verdict if attempt.kind == GRADER else None
+        return {
+            "name": self.name,
+            "op": op,
+            "kind": attempt.kind,
+            "failures": held_out(verdict) if verdict else cases_text(attempt.cases),
+            "origin": "grader" if verdict else "tests",
+            "text": text,
+        }

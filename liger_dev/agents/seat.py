@@ -49,7 +49,7 @@ class Seat:
 
         Raises LimitReached and ModelFailed, with the command that goes on.
         """
-        key = digest([self.model, agent.system, agent.task, [tool.definition() for tool in agent.tools]])
+        key = digest([self.model, agent.system, agent.task, [tool.definition() for tool in agent.tools], agent.basis])
         transcript = Transcript(self.run.folder / FOLDER / f"{agent.name}-{key[:8]}.jsonl")
         if transcript.last() == "end":
             return transcript.events[-1]["output"]

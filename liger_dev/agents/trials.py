@@ -24,8 +24,10 @@ from liger_dev.gate import TEST_LIMITS
 from liger_dev.gate import gpu_name
 from liger_dev.gate import run_gate
 from liger_dev.grader import grade_kernel
-from liger_dev.grader_report import summary
+from liger_dev.grader_report import held_out
+from liger_dev.grading.verdict import Verdict
 from liger_dev.profile import parse_profile
+from liger_dev.scratch import KernelCopy
 from liger_dev.scratch import differences
 from liger_dev.scratch import hashes
 from liger_dev.scratch import locked_hashes
@@ -35,8 +37,6 @@ from liger_dev.testrun import SKIPPED
 from liger_dev.testrun import Case
 from liger_dev.testrun import run_tests
 
-# The grader's word for what a candidate's text may not hold; the rules are no secret, so the findings are shown.
-NOT_ALLOWED = "not allowed"
 _SHOWN = 5
 _DETAIL = 1800
 
@@ -76,10 +76,14 @@ def trials(staging: Staging, say: Callable[[str], None]) -> tuple[Tool, ...]:
 
 
 def passes_gate(root: Path, analysis: Analysis, files: Mapping[str, str], say: Callable[[str], None]) -> bool:
-    """Whether a kernel passes compilation and tests as it is, at the first attempt."""
+    """Whether a kernel passes compilation, tests and grader as it is, at the first attempt."""
     name = analysis.reference.name
+
+    def grader(copy: KernelCopy) -> Verdict:
+        return grade_kernel(copy, analysis.profile, device())
+
     with Staging(root, name, frozenset(), base=files).copy() as copy:
-        return run_gate(copy, device(), frozenset(), compile_kernels, say, lambda *_: None).passed
+        return run_gate(copy, device(), frozenset(), compile_kernels, say, lambda *_: None, grader).passed
 
 
 def _compile(staging: Staging) -> str:
@@ -110,13 +114,9 @@ def _test(staging: Staging, only: list[str]) -> str:
 
 
 def _grade(staging: Staging) -> str:
-    """The verdict without its cases: what is held out can't be fitted to."""
-    where = f"profiles/{staging.name}.yaml"
     with staging.copy() as copy:
-        verdict = grade_kernel(copy, parse_profile(copy.text(copy.profile), where), device(), mutants=0)
-    kinds = dict.fromkeys(str(f) if f.kind == NOT_ALLOWED else f.kind for f in verdict.faults)
-    contracts = [f"{contract.name}: {contract.outcome}" for contract in verdict.contracts]
-    return fence("\n".join([summary(verdict), *kinds, *contracts]), "grader")
+        verdict = grade_kernel(copy, parse_profile(copy.text(copy.profile), copy.profile), device(), mutants=0)
+    return fence(held_out(verdict), "grader")
 
 
 def cases_text(cases: tuple[Case, ...]) -> str:

@@ -1,5 +1,8 @@
 """The commands that make kernels: all three stages, one of them, or a change of what is there."""
 
+import sys
+
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from typing import Annotated
@@ -17,6 +20,7 @@ from liger_dev.options import AgentOptions
 from liger_dev.options import Engine
 from liger_dev.options import From
 from liger_dev.options import Name
+from liger_dev.options import NameOrWords
 from liger_dev.options import Overwrite
 from liger_dev.options import ReviewOptions
 from liger_dev.options import RootDir
@@ -28,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def new(
-    name: Name,
+    name: NameOrWords,
     source: SourceOptions,
     agents: AgentOptions,
     reviews: ReviewOptions,
@@ -42,7 +46,7 @@ def new(
 
 
 def analyze(
-    name: Name, source: SourceOptions, agents: AgentOptions, reviews: ReviewOptions, root: RootDir = None
+    name: NameOrWords, source: SourceOptions, agents: AgentOptions, reviews: ReviewOptions, root: RootDir = None
 ) -> None:
     """Stage 1 alone: write an operation's reference and profile."""
     _new("analyze", name, source, reviews, root, agents.to_request())
@@ -113,23 +117,36 @@ def _new(
     command: str, name: str, given: SourceOptions, reviews: ReviewOptions, root: Path | None, options: dict[str, Any]
 ) -> None:
     from liger_dev import requests
-    from liger_dev import sources
 
-    folder, mode, cwd = root_of(root), reviews.mode, Path.cwd()
-    shapes, init = shapes_of(given.shape), list(given.init or ())
-    try:
-        found = sources.resolve(name, given.source, shapes=shapes, init=init, cwd=cwd, part=given.part)
-    except BadInput:
-        found = _prose(given.source, options)
+    folder, mode = root_of(root), reviews.mode
+    if given.source is None:
+        name, given = _named(name, given)
     options = {"review": mode, "trust_url": given.trust_url, **options}
-    start(folder, requests.new_request(command, name, found, **options))
+    start(folder, requests.new_request(command, name, _source(name, given, options), **options))
 
 
-def _prose(source: str | None, options: dict[str, Any]) -> "Source":
-    """The source as words for an agent; called while its refusal as code is handled, which stands if it is none."""
+def _named(name: str, given: SourceOptions) -> tuple[str, SourceOptions]:
+    """A name, and the source if words stand where a name should: they are the source, and the name is made of them."""
+    from liger_dev.agents import prose
+
+    if not prose.is_words(name):
+        return name, given
+    made = prose.name_of(name)
+    print(f'the operation is called {made}; for another name: liger-dev new NAME --from "…"', file=sys.stderr)
+    return made, replace(given, source=name)
+
+
+def _source(name: str, given: SourceOptions, options: dict[str, Any]) -> "Source":
+    """The source as code, or as words where an agent may be asked. Raises BadInput."""
+    from liger_dev import sources
     from liger_dev.agents import engine
+    from liger_dev.agents.prose import prose_source
 
-    found = engine.prose_source(source, Path.cwd()) if source else None
-    if found is None or not engine.asks(options):
-        raise
-    return found
+    shapes, init, cwd = shapes_of(given.shape), list(given.init or ()), Path.cwd()
+    try:
+        return sources.resolve(name, given.source, shapes=shapes, init=init, cwd=cwd, part=given.part)
+    except BadInput:
+        found = prose_source(given.source, cwd) if given.source else None
+        if found is None or not engine.asks(options):
+            raise
+        return found

@@ -34,6 +34,7 @@ from liger_dev.grading.children import draw
 from liger_dev.grading.request import Request
 from liger_dev.grading.static_reading import launched_kernels
 from liger_dev.grading.static_reading import read_files
+from liger_dev.grading.verdict import TAMPERS
 from liger_dev.grading.verdict import Fault
 from liger_dev.grading.verdict import Verdict
 
@@ -60,9 +61,7 @@ def grade(request: Request) -> Verdict:
     answers = ask_candidate(request, called)
     verdict = _judged(request, called, answers)
     changed = [path for path, digest in hashes(request).items() if before.get(path) != digest]
-    faults = tuple(
-        Fault("changes files that are not its own", path, "its hash is another one than before") for path in changed
-    )
+    faults = tuple(Fault(TAMPERS, path, "its hash is another one than before") for path in changed)
     verdict = replace(
         verdict,
         faults=(*faults, *verdict.faults),

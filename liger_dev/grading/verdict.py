@@ -6,6 +6,10 @@ from dataclasses import asdict
 from dataclasses import dataclass
 from typing import Any
 
+WEAK_TESTS, UNTESTED = "the tests are too weak", "the tests could not be tested"
+TAMPERS = "changes files that are not its own"
+NO_REPAIR = (WEAK_TESTS, UNTESTED, TAMPERS)
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -93,6 +97,11 @@ class Verdict:
     @property
     def passed(self) -> bool:
         return not self.faults and self.cases > 0
+
+    @property
+    def repairable(self) -> bool:
+        """Whether an edit of the kernel can be the answer: not to tests that are too weak, and not to a cheat."""
+        return bool(self.faults) and all(fault.kind not in NO_REPAIR for fault in self.faults)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

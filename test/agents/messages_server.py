@@ -60,17 +60,23 @@ def answers(*content, **options):
 
 @dataclass
 class Script:
-    """What the server will answer, in order, and what it was asked. A callable reply is given the request."""
+    """What the server will answer, in order, and what it was asked. A callable reply is given the request.
 
-    replies: list
+    In place of a list there may be one callable for all requests. An empty `key` takes any.
+    """
+
+    replies: object
     requests: list = field(default_factory=list)
     problems: list = field(default_factory=list)
     counted: int = 1000
     models: tuple = (MODEL,)
     strict: bool = True
+    key: str = KEY
 
     def next(self, body):
         self.requests.append(body)
+        if callable(self.replies):
+            return self.replies(body)
         if not self.replies:
             return Failure(400, "invalid_request_error", "the script is at its end")
         reply = self.replies.pop(0)
@@ -78,9 +84,9 @@ class Script:
 
 
 @contextlib.contextmanager
-def serving(script):
+def serving(script, port=0):
     """Runs the server; gives its address."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(script))
+    server = ThreadingHTTPServer(("127.0.0.1", port), _handler(script))
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -111,10 +117,8 @@ def _handler(script):
 
         def do_POST(self):
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            if KEY not in (
-                self.headers.get("x-api-key"),
-                self.headers.get("authorization", "").removeprefix("Bearer "),
-            ):
+            given = self.headers.get("x-api-key"), self.headers.get("authorization", "").removeprefix("Bearer ")
+            if script.key not in given and script.key:
                 return self._fail(Failure(401, "authentication_error", "invalid x-api-key"))
             if problem := check(body):
                 script.problems.append(problem)

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from messages_server import KEY
 from messages_server import answers
 from messages_server import calls
@@ -16,7 +18,9 @@ from seats import transcripts_text
 from liger_dev.agents.analysis import Wish
 from liger_dev.agents.analysis import analyze_by_agent
 from liger_dev.agents.draft import is_by_agent
-from liger_dev.agents.engine import prose_source
+from liger_dev.agents.prose import name_of
+from liger_dev.agents.prose import prose_source
+from liger_dev.errors import BadInput
 from liger_dev.records import Source
 from liger_dev.scratch import hashes
 
@@ -135,3 +139,21 @@ def test_words_and_files_of_words_are_prose_and_code_is_not(tmp_path):
     assert prose_source("paper.tex", tmp_path).text == r"y = x \sigma(x)"
     for text in ("https://example.com/some page", "missing.py", "reluu", "my op.py"):
         assert prose_source(text, tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("root mean square norm with a learned weight, eps 1e-6", "root_mean_square_norm"),
+        ("The RMS norm, gated", "rms_norm"),
+        ("relu squared", "relu_squared"),
+    ],
+)
+def test_a_description_gives_a_name(text, name):
+    assert name_of(text) == name
+
+
+@pytest.mark.parametrize("text", ["y = x * sigmoid(x)", "silu(gate) * up", "of the rows", "2 x"])
+def test_a_formula_gives_no_name(text):
+    with pytest.raises(BadInput, match="no name can be made"):
+        name_of(text)

@@ -13,11 +13,22 @@ from liger_dev import render
 from liger_dev.agents.modification import added_tests
 from liger_dev.agents.modification import modify_by_agent
 from liger_dev.agents.tools import Refused
+from liger_dev.agents.transcript import read_all
 from liger_dev.errors import BadInput
+from liger_dev.errors import HandEdited
+from liger_dev.generator import _refuse_modified
+from liger_dev.generator import generate
+from liger_dev.profile import parse_profile
+from liger_dev.profile import print_profile
+from liger_dev.records import Reference
+from liger_dev.records import Tensor
+from liger_dev.records import digest
 from liger_dev.scratch import hashes
 
 OP = "kernels/ops/center.py"
 TEST = "test/kernels/test_center.py"
+MODULE = "kernels/modules/center.py"
+PROFILE = "profiles/center.yaml"
 BEFORE = textwrap.dedent("""
     import pytest
     import torch
@@ -47,18 +58,70 @@ def warps(number):
     return calls("edit_file", path=OP, old="num_warps=4", new=f"num_warps={number}")
 
 
+def stamped(center, *paths):
+    """Stamps files as generated from the profile that is there; gives its hash."""
+    profile = digest(print_profile(profile_of(center)))
+    for path in paths:
+        (center / path).write_text(render.stamp((center / path).read_text(), PROFILE, profile, "2" * 8))
+    return profile
+
+
+def profile_of(center):
+    return parse_profile((center / PROFILE).read_text(), PROFILE)
+
+
 def test_only_what_was_asked_is_edited_and_is_not_overwritten_later(serve, center):
-    (center / OP).write_text(render.stamp((center / OP).read_text(), "profiles/center.yaml", "1" * 8, "2" * 8))
+    old = stamped(center, OP, TEST, MODULE)
     script = serve(change(warps(8), grown(center)))
     before = hashes(center)
     changes = modify_by_agent("center", "use eight warps", center, seat_in(center), never)
     contents = {c.path: c.content for c in changes.changes}
-    assert list(contents) == [OP, TEST] and "num_warps=8" in contents[OP] and "def test_two" in contents[TEST]
-    assert render.is_hand_edited(contents[OP]), "generating again would undo it unasked"
+    assert list(contents) == [PROFILE, OP, TEST, MODULE]
+    assert "num_warps=8" in contents[OP] and "def test_two" in contents[TEST] and changes.said == "as asked"
+    made = parse_profile(contents[PROFILE], PROFILE)
+    assert made.provenance["modified"] == "use eight warps"
+    for path in (OP, TEST, MODULE):
+        assert not render.is_hand_edited(contents[path])
+        assert render.read_stamp(contents[path])["profile"] == digest(print_profile(made))[:8] != old[:8]
+    assert render.read_stamp(contents[MODULE])["template"] == "2" * 8
     task = script.requests[0]["messages"][0]["content"]
     assert "use eight warps" in task and "`test/kernels/test_center.py`" in task and "center.yaml` (locked)" in task
     kept = {path: text for path, text in hashes(center).items() if not path.startswith(".liger-dev")}
     assert kept == before, "nothing is written before the approval"
+
+
+def test_a_second_change_starts_from_the_first_and_a_hand_edit_stays_one(serve, center):
+    stamped(center, OP)
+    (center / TEST).write_text(render.stamp((center / TEST).read_text(), PROFILE, "1" * 8, "2" * 8) + "\n# mine\n")
+    script = serve(change(warps(8), grown(center)))
+    seat = seat_in(center)
+    first = modify_by_agent("center", "use eight warps", center, seat, never)
+    edit = calls("edit_file", path=OP, old="num_warps=8", new="num_warps=16")
+    script.replies[:] = [change(edit)]
+    second = modify_by_agent("center", "use eight warps", center, seat, never, "no, sixteen", first)
+    contents = {c.path: c.content for c in second.changes}
+    assert "num_warps=16" in contents[OP] and "def test_two" in contents[TEST] and "# mine" in contents[TEST]
+    assert render.is_hand_edited(contents[TEST]) and not render.is_hand_edited(contents[OP])
+    assert "no, sixteen" in script.requests[1]["messages"][0]["content"]
+    assert len(read_all(seat.run.folder)) == 2
+
+
+def test_generating_again_does_not_undo_a_change_unasked(serve, center):
+    serve(change(warps(8), grown(center)))
+    changes = modify_by_agent("center", "use eight warps", center, seat_in(center), never)
+    for made in changes.changes:
+        (center / made.path).write_text(made.content)
+    profile = profile_of(center)
+    reference = Reference("center", (center / "kernels/reference/center.py").read_text(), X, (), "test")
+    with pytest.raises(HandEdited, match="undo what was changed in the kernel as asked: use eight warps"):
+        _refuse_modified(center, profile, {OP: "another text"})
+    again = generate(reference, profile, center, overwrite=True, op_text=OTHER_OP)
+    contents = {c.path: c.content for c in again.changes}
+    assert "modified" not in parse_profile(contents[PROFILE], PROFILE).provenance
+
+
+X = (Tensor("x", ("B", "T", "H")),)
+OTHER_OP = '"""Another kernel."""\n'
 
 
 def test_a_change_without_a_test_or_with_weaker_tests_is_refused(serve, center):
@@ -90,7 +153,7 @@ def test_an_edited_reference_is_derived_anew(serve, center):
 
     changes = modify_by_agent("center", "subtract the mean twice", center, seat_in(center), derive)
     contents = {c.path: c.content for c in changes.changes}
-    assert sorted(contents) == [reference, "profiles/center.yaml", TEST]
+    assert sorted(contents) == [reference, PROFILE, TEST]
     assert "2 * sum(x)" in contents["profiles/center.yaml"]
 
 

@@ -61,11 +61,16 @@ def test_a_remark_on_the_kernel_comes_back_as_a_diff(serve, tmp_path, capsys):
         )
     )
     context = context_in(tmp_path, "claude")
-    decision = asking(Screen(), ask("r write the mirrored term first"))(GENERATE, context, kernel(OP))
+    review = asking(Screen(), ask("r write the mirrored term first", "v", "a"))
+    decision = review(GENERATE, context, kernel(OP))
     assert (decision.kind, decision.reason) == ("edit", "write the mirrored term first")
     texts = {change["path"]: change["content"] for change in decision.output["changes"]}
     assert "mirrored + x" in texts[OP_PATH]
-    shown = capsys.readouterr().out
+    assert "@triton.jit" in capsys.readouterr().out
+    assert review(GENERATE, context, decision.output).kind == "approve"
+    difference, _, whole = capsys.readouterr().out.partition("What the agent says")
+    assert "as the reviewer wants" in whole and "@triton.jit" in whole and "@triton.jit" not in difference
+    shown = difference
     assert "+    tl.store(y_ptr + rows * n_cols + cols, mirrored + x, mask=mask)" in shown
     assert "write the mirrored term first" in script.requests[0]["messages"][0]["content"]
 

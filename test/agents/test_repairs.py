@@ -16,7 +16,12 @@ from liger_dev.agents.repairs import Mender
 from liger_dev.compilation import Compiled
 from liger_dev.errors import LimitReached
 from liger_dev.gate import run_gate
+from liger_dev.grader import grade_kernel
+from liger_dev.grading.verdict import WEAK_TESTS
+from liger_dev.grading.verdict import Fault
+from liger_dev.grading.verdict import Verdict
 from liger_dev.pipeline import Context
+from liger_dev.profile import parse_profile
 from liger_dev.scratch import hashes
 from liger_dev.scratch import kernel_copy
 
@@ -34,10 +39,10 @@ def planted(center):
     return center
 
 
-def gate_with(root, mend):
+def gate_with(root, mend, grader=None):
     """The gate without the compiler, which has tests of its own."""
     with kernel_copy("center", root) as copy:
-        gate = run_gate(copy, "", frozenset(), lambda copy: Compiled(()), lambda line: None, mend)
+        gate = run_gate(copy, "", frozenset(), lambda copy: Compiled(()), lambda line: None, mend, grader)
         return gate, copy.text(OP)
 
 
@@ -73,6 +78,51 @@ def test_three_failures_end_with_an_account_for_the_person(serve, planted):
     assert "more warps" in script.requests[1]["messages"][0]["content"], "the second repair knows of the first"
     assert mender.account(gate, text) == "the mean is added\n\nAsked of you: look at the sign in the store"
     assert script.problems == [] and script.replies == []
+
+
+def graded(copy):
+    """The real grader's verdict, without its tests of the tests, which are too weak on purpose."""
+    return grade_kernel(copy, parse_profile(copy.text(copy.profile), copy.profile), "", mutants=0)
+
+
+# What the tests of `center` do not look at: layouts, other ranks, dtypes, a second derivative.
+SOUND = (
+    ("    n_rows, n_cols = x.shape\n", "    x = x.contiguous()\n    n_cols = x.shape[-1]\n    n_rows = x.numel() // n_cols if n_cols else 0\n"),
+    ("    @staticmethod\n    def backward", "    @staticmethod\n    @once_differentiable\n    def backward"),
+    ("import triton.language as tl\n", "import triton.language as tl\n\nfrom torch.autograd.function import once_differentiable\n"),
+)  # fmt: skip
+
+
+@pytest.mark.slow
+def test_what_only_the_grader_finds_is_repaired(serve, center):
+    serve(
+        answers(*(edits(old, new) for old, new in SOUND), calls("submit_repair", reason="layouts were not looked at"))
+    )
+    gate, text = gate_with(center, Mender("center", center, seat_in(center)), graded)
+    assert gate.passed and [attempt.kind for attempt in gate.attempts] == ["grader", ""]
+    assert ".contiguous()" in text
+
+
+def test_a_repair_sees_what_the_grader_found_without_its_sizes_and_is_taken_back_if_it_does_not_help(serve, center):
+    script = serve(
+        answers(edits("num_warps=4", "num_warps=8"), calls("submit_repair", reason="a guess")),
+        answers(edits("x - mean, mask", "x - mean * 1, mask"), calls("submit_repair", reason="another guess")),
+    )
+    wrong = Fault("wrong values", "layout transposed 17x33, seed 4711", "y is off by 3 at (5, 7)")
+    verdicts = [Verdict((wrong,), 40), Verdict((wrong, Fault("hangs", "", "")), 40), Verdict((), 40)]
+    gate, text = gate_with(center, Mender("center", center, seat_in(center)), lambda copy: verdicts.pop(0))
+    assert gate.passed and [attempt.kept for attempt in gate.attempts] == [True, False, True]
+    assert "num_warps=4" in text and "mean * 1" in text
+    told, again = (request["messages"][0]["content"] for request in script.requests)
+    assert "All tests pass. The grader" in told and "wrong values (layout transposed nxn, seed n)" in told
+    assert "4711" not in told and "off by 3" not in told and "a guess" in again and "hangs" not in again
+
+
+def test_tests_that_are_too_weak_are_not_the_kernels_to_mend(serve, center):
+    script = serve()
+    weak = Verdict((Fault(WEAK_TESTS, "", "50% of 20 planted bugs were found"),), 40)
+    gate, _ = gate_with(center, Mender("center", center, seat_in(center)), lambda copy: weak)
+    assert not gate.passed and gate.tested and len(gate.attempts) == 1 and script.requests == []
 
 
 def test_a_cheat_that_edits_tests_is_refused_and_fails(serve, planted):
