@@ -16,6 +16,7 @@ from liger_dev.commands import making
 from liger_dev.errors import BAD_INPUT
 from liger_dev.errors import LigerDevError
 from liger_dev.options import spread
+from liger_dev.screen import tell_error
 
 _EXIT_CODES = """Exit codes: 0 passed; 1 the kernel failed validation, or `check` found something; 2 bad input,
 an unusable environment or a bug of liger-dev; 3 paused at a review; 4 budget or limit reached; 130 interrupted."""
@@ -64,16 +65,15 @@ def main() -> NoReturn:
     except LigerDevError as error:
         if debug:
             traceback.print_exc()
-        print(f"liger-dev: {error}", file=sys.stderr)
+        tell_error(f"liger-dev: {error}")
         sys.exit(error.exit_code)
     except Exception as bug:  # the program's last line: Python's own exit code 1 would mean "the kernel failed"
         if debug:
             traceback.print_exc()
         line = str(bug).partition("\n")[0]
-        print(
+        tell_error(
             f"liger-dev: this is a bug of liger-dev: {type(bug).__name__}: {line}\n"
-            "  do:    run again with --debug and report what it prints",
-            file=sys.stderr,
+            "  do:    run again with --debug and report what it prints"
         )
         sys.exit(BAD_INPUT)
     sys.exit(0)

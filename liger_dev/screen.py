@@ -1,6 +1,9 @@
 """Where the tool's words go: results to stdout, progress to stderr; rich on a terminal, plain lines elsewhere."""
 
+import re
+import shutil
 import sys
+import textwrap
 
 from typing import TYPE_CHECKING
 
@@ -8,6 +11,28 @@ from liger_dev.pipeline import View
 
 if TYPE_CHECKING:
     from rich.status import Status
+
+
+_LABEL = re.compile(r"\s*(liger-dev: |where: |do:    |then |or   |look )?")
+
+
+def folded(text: str, width: int) -> str:
+    """Lines of at most `width` columns, broken between words; what follows a label such as `do:` stays beside it."""
+    lines = []
+    for line in text.splitlines():
+        label = _LABEL.match(line)
+        indent = " " * (label.end() if label and label[1] != "liger-dev: " else 2)
+        lines += textwrap.wrap(
+            line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        ) or [""]
+    return "\n".join(lines)
+
+
+def tell_error(text: str) -> None:
+    """Words on stderr, folded to a terminal's width; whole lines elsewhere, for programs to read."""
+    print(
+        folded(text, shutil.get_terminal_size().columns) if sys.stderr.isatty() else text, file=sys.stderr, flush=True
+    )
 
 
 class Screen:
@@ -41,7 +66,7 @@ class Screen:
     def tell(self, text: str) -> None:
         """Words to the person at the terminal, beside the results."""
         self.quiet()
-        print(text, file=sys.stderr, flush=True)
+        tell_error(text)
 
     def show(self, views: list[View], about: str = "") -> None:
         """Views on stdout: highlighted on a terminal, plain text under plain headings elsewhere."""

@@ -36,11 +36,14 @@ def resume(
 def list_runs(root: RootDir = None) -> None:
     """List the runs of the workspace, newest first."""
     from liger_dev import runs
+    from liger_dev.overview import WIDTH
 
     found = runs.list_runs(root_of(root))
     for run in found:
         status = run.status()
-        print(f"{run.id}  {status.state:12}{status.stage:10}{status.reason}".rstrip()[:200])
+        line = f"{run.id}  {status.state:12}{status.stage:10}".rstrip()
+        below = len(line) + len(status.reason) > WIDTH - 2
+        print(f"{line}\n  {status.reason}"[:200] if below else f"{line}  {status.reason}".rstrip())
     if not found:
         print("no runs yet; start one with `liger-dev new NAME`")
 

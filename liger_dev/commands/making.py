@@ -1,7 +1,5 @@
 """The commands that make kernels: all three stages, one of them, or a change of what is there."""
 
-import sys
-
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +24,7 @@ from liger_dev.options import ReviewOptions
 from liger_dev.options import RootDir
 from liger_dev.options import SourceOptions
 from liger_dev.options import ValidateOptions
+from liger_dev.screen import tell_error
 
 if TYPE_CHECKING:
     from liger_dev.records import Source
@@ -132,7 +131,7 @@ def _named(name: str, given: SourceOptions) -> tuple[str, SourceOptions]:
     if not prose.is_words(name):
         return name, given
     made = prose.name_of(name)
-    print(f'the operation is called {made}; for another name: liger-dev new NAME --from "…"', file=sys.stderr)
+    tell_error(f'the operation is called {made}; for another name: liger-dev new NAME --from "…"')
     return made, replace(given, source=name)
 
 

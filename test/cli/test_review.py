@@ -53,7 +53,7 @@ def test_quit_and_the_end_of_the_input_leave_the_run_waiting(tmp_path, answers):
 
 def test_an_unknown_answer_and_an_empty_line_are_asked_again(tmp_path, capsys):
     assert decide(tmp_path, ["yes please\n", "\n", "a"]).kind == "approve"
-    assert capsys.readouterr().err.count("answer a, e, r or q") == 2
+    assert capsys.readouterr().err.count("answer a, e, r, q or v") == 2
 
 
 def test_a_remark_is_refused_honestly(tmp_path, capsys):
