@@ -35,8 +35,9 @@ TEMPLATES = (
     "benchmark/scripts/benchmark_{{ operation_name }}.py.jinja",
 )
 
-# The key in a profile's provenance that says what an agent has changed in the kernel, in the words that asked for it.
-MODIFIED = "modified"
+# Keys in a profile's provenance: what an agent has changed in the kernel, in the words that asked for it; and who has
+# written it in place of the compiler's. Generating again would undo both.
+MODIFIED, KERNEL = "modified", "kernel"
 
 
 def generate(
@@ -55,12 +56,12 @@ def generate(
         HandEdited: a file to replace was edited or written by hand, or modified as somebody has asked.
         BadInput: a file to edit does not parse.
     """
-    profile = _unmodified(profile)
+    profile = _without(profile, (MODIFIED,) if op_text else (MODIFIED, KERNEL))
     op = {} if op_text else compiled_values(reference, profile)
     texts = kernel_files(reference, profile, op, op_text=op_text)
     if not overwrite:
         _refuse_hand_edits(root, texts)
-        _refuse_modified(root, profile, texts)
+        _refuse_undoing(root, profile, texts)
     texts = {
         f"kernels/reference/{reference.name}.py": reference.text,
         **_profile_file(profile, root),
@@ -155,18 +156,19 @@ def _refuse_hand_edits(root: Path, texts: Mapping[str, str]) -> None:
         )
 
 
-def _unmodified(profile: KernelProfile) -> KernelProfile:
-    kept = {key: value for key, value in profile.provenance.items() if key != MODIFIED}
+def _without(profile: KernelProfile, keys: tuple[str, ...]) -> KernelProfile:
+    kept = {key: value for key, value in profile.provenance.items() if key not in keys}
     return profile.model_copy(update={"provenance": kept})
 
 
-def _refuse_modified(root: Path, profile: KernelProfile, texts: Mapping[str, str]) -> None:
+def _refuse_undoing(root: Path, profile: KernelProfile, texts: Mapping[str, str]) -> None:
     path = _profile_path(profile)
-    old = workspace.read(root, path)
-    wish = parse_profile(old, path).provenance.get(MODIFIED) if old is not None else None
-    if wish and any(workspace.read(root, path) not in (None, text) for path, text in texts.items()):
+    text = workspace.read(root, path)
+    made = parse_profile(text, path).provenance if text is not None else {}
+    if made.keys() & {MODIFIED, KERNEL} and any(workspace.read(root, p) not in (None, new) for p, new in texts.items()):
+        done = f"what was changed in the kernel as asked: {made[MODIFIED]}" if MODIFIED in made else made[KERNEL]
         raise HandEdited(
-            f"this would undo what was changed in the kernel as asked: {wish}",
+            f"this would undo {done}",
             path,
             "keep it, change it with `liger-dev modify`, or pass --overwrite to lose it",
         )

@@ -109,7 +109,7 @@ class Change:
 class ChangeSet:
     """All files that one stage wants written, in the order in which they are put in place (exports last).
 
-    `said` is what an agent tells the reviewer of them.
+    `said` is what the reviewer is told of them: by an agent, or about the contest of two kernels.
     """
 
     changes: tuple[Change, ...]

@@ -31,7 +31,7 @@ _CLOSEST = re.compile(r'^CLOSEST = "(\w+)"\n', re.MULTILINE)
 _FORMS = (
     "give a catalogue name, path.py:Name, module.path:Name, https://HOST/PATH.py:Name, - for standard input, "
     "or an expression such as 'silu(gate) * up'; "
-    "prose and formulas need `--engine claude`"
+    "prose and formulas need an agent: `--engine claude`, and ANTHROPIC_API_KEY"
 )
 
 Shape = tuple[str | int, ...]

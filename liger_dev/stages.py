@@ -229,7 +229,7 @@ def _generate_views(context: Context, output: Any, brief: bool) -> list[View]:
     diffs = {change.path: _diff(old, change) for old, change in pairs}
     lines = [f"{_fate(old, change, diffs[change.path]):20}{change.path}" for old, change in pairs]
     files = View("Files", "\n".join(lines) or "nothing to change: all files are in place", "text")
-    said = [View("What the agent says", made.said, "text")] if made.said else []
+    said = [View("About the kernel", made.said, "text")] if made.said else []
     text = "".join(diffs.values())
     return [*said, files] if brief or not text else [*said, files, View("Diff", text, "diff")]
 

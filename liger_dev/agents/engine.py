@@ -142,8 +142,17 @@ def _write(
     files = _files(_laid_out(context, analysis, _PLACEHOLDER, overwrite))
     files.pop(f"kernels/ops/{analysis.reference.name}.py", None)
     options = {"compiled": compiled, "remark": remark, "previous": previous}
-    text, said = write_op(analysis, files, seat_of(context), **options)
+    seat = seat_of(context)
+    text, said = write_op(analysis, files, seat, **options)
+    if not is_by_agent(analysis.profile):
+        analysis = replace(analysis, profile=_by(analysis.profile, seat.model))
     return replace(_laid_out(context, analysis, text, overwrite), said=said)
+
+
+def _by(profile: KernelProfile, model: str) -> KernelProfile:
+    """The profile of a kernel that an agent has written where the compiler could, too."""
+    written = {generator.KERNEL: f"written by {model} in place of the compiler's"}
+    return profile.model_copy(update={"provenance": {**profile.provenance, **written}})
 
 
 def _laid_out(context: Context, analysis: Analysis, op: str, overwrite: bool) -> ChangeSet:
@@ -155,27 +164,28 @@ def _files(changes: ChangeSet) -> dict[str, str]:
 
 
 def _contest(context: Context, analysis: Analysis, compiled: ChangeSet) -> ChangeSet:
-    """The agent's kernel if it passes the gate and is measurably faster than the compiler's, else the compiler's.
+    """The agent's kernel if it passes the gate and is measurably better than the compiler's, else the compiler's.
 
     Without a GPU nothing can be measured, so the agent is not asked and not paid.
     """
-    from liger_dev.agents.generation import is_better
+    from liger_dev.agents.contest import contest
+    from liger_dev.agents.generation import measured
     from liger_dev.agents.trials import device
     from liger_dev.agents.trials import passes_gate
 
-    if not device():
-        context.say("the compiler's kernel stands: without a GPU no other one can be measured to be faster")
-        return compiled
     op, seat = f"kernels/ops/{analysis.reference.name}.py", seat_of(context)
     old = _files(compiled).get(op) or workspace.read(context.root, op) or ""
-    written = _write(context, analysis, context.request["overwrite"], compiled=old)
-    new = _files(written).get(op, old)
-    if new == old or not passes_gate(context.root, analysis, _files(written), context.say):
-        context.say("the compiler's kernel stands: the agent's is the same, or does not pass the gate")
-        return compiled
-    better = is_better(_files(compiled), old, new, analysis.reference.name, seat)
-    context.say("the agent's kernel is faster" if better else "the compiler's kernel stands: the other is not faster")
-    return written if better else compiled
+    written = _write(context, analysis, context.request["overwrite"], compiled=old) if device() else compiled
+    outcome = contest(
+        old,
+        _files(written).get(op, old),
+        device(),
+        lambda text: passes_gate(context.root, analysis, {**_files(written), op: text}, context.say),
+        lambda text: measured({**_files(written), op: text}, analysis.reference.name, seat),
+    )
+    context.say(outcome.reason)
+    said = "\n".join(filter(None, (outcome.reason, written.said)))
+    return replace(written if outcome.wins else compiled, said=said)
 
 
 def remark_on_kernel(context: Context, analysis: Analysis, changes: ChangeSet, remark: str) -> ChangeSet:
@@ -216,7 +226,8 @@ def mend_of(context: Context) -> tuple[Mend | None, Callable[[Gate, str], str] |
     integers = frozenset(tensor.name for tensor in inputs if tensor.dtype in ("int", "bool"))
 
     def builtin_first(text: str, attempt: Attempt, tried: Set[str]) -> Repair | None:
-        return repair(text, attempt.kind, tried, integers) or mender(text, attempt, tried)
+        """One builtin move, which is free; what it does not mend is the agent's."""
+        return (None if tried else repair(text, attempt.kind, tried, integers)) or mender(text, attempt, tried)
 
     return builtin_first, mender.account
 

@@ -1,10 +1,9 @@
-"""A reference and its profile in, the text of an op file by an agent out; and the contest of two such texts."""
+"""A reference and its profile in, the text of an op file by an agent out; and its measurements."""
 
 import ast
 
 from collections.abc import Collection
 from collections.abc import Mapping
-from collections.abc import Sequence
 from typing import Any
 
 from pydantic import Field
@@ -99,30 +98,7 @@ def defined(text: str, where: str) -> set[str]:
     return {node.name for node in parse(text, where).body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
 
 
-def is_better(files: Mapping[str, str], old: str, new: str, name: str, seat: Seat) -> bool:
-    """Whether `new` is measurably faster than `old` on this machine's GPU. Needs one."""
-    return is_faster(*(_measured({**files, f"kernels/ops/{name}.py": text}, name, seat) for text in (old, new)))
-
-
-def is_faster(old: Sequence[Measurement], new: Sequence[Measurement]) -> bool:
-    """Whether the second of two measurements of the op is somewhere faster and nowhere slower, over the same points.
-
-    Faster means that the slow end of its middle 60 % lies before the fast end of the other's.
-    """
-    first, second = (
-        {
-            (row.kernel_operation_mode, row.x_value): row
-            for row in rows
-            if row.kernel_provider == "liger" and row.metric_name == "speed"
-        }
-        for rows in (old, new)
-    )
-    pairs = [(first[point], second[point]) for point in first.keys() & second.keys()]
-    faster = [b.y_value_80 < a.y_value_20 for a, b in pairs]
-    slower = [b.y_value_20 > a.y_value_80 for a, b in pairs]
-    return first.keys() == second.keys() and any(faster) and not any(slower)
-
-
-def _measured(files: Mapping[str, str], name: str, seat: Seat) -> tuple[Measurement, ...]:
+def measured(files: Mapping[str, str], name: str, seat: Seat) -> tuple[Measurement, ...]:
+    """The benchmark's rows for a kernel's files, on this machine's GPU; none if it fails."""
     with Staging(seat.root, name, frozenset(), base=files).copy() as copy:
         return run_benchmark(copy, {}, seat.say).rows

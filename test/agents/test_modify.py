@@ -16,7 +16,7 @@ from liger_dev.agents.tools import Refused
 from liger_dev.agents.transcript import read_all
 from liger_dev.errors import BadInput
 from liger_dev.errors import HandEdited
-from liger_dev.generator import _refuse_modified
+from liger_dev.generator import _refuse_undoing
 from liger_dev.generator import generate
 from liger_dev.profile import parse_profile
 from liger_dev.profile import print_profile
@@ -114,7 +114,7 @@ def test_generating_again_does_not_undo_a_change_unasked(serve, center):
     profile = profile_of(center)
     reference = Reference("center", (center / "kernels/reference/center.py").read_text(), X, (), "test")
     with pytest.raises(HandEdited, match="undo what was changed in the kernel as asked: use eight warps"):
-        _refuse_modified(center, profile, {OP: "another text"})
+        _refuse_undoing(center, profile, {OP: "another text"})
     again = generate(reference, profile, center, overwrite=True, op_text=OTHER_OP)
     contents = {c.path: c.content for c in again.changes}
     assert "modified" not in parse_profile(contents[PROFILE], PROFILE).provenance

@@ -68,7 +68,7 @@ def test_a_remark_on_the_kernel_comes_back_as_a_diff(serve, tmp_path, capsys):
     assert "mirrored + x" in texts[OP_PATH]
     assert "@triton.jit" in capsys.readouterr().out
     assert review(GENERATE, context, decision.output).kind == "approve"
-    difference, _, whole = capsys.readouterr().out.partition("What the agent says")
+    difference, _, whole = capsys.readouterr().out.partition("About the kernel")
     assert "as the reviewer wants" in whole and "@triton.jit" in whole and "@triton.jit" not in difference
     shown = difference
     assert "+    tl.store(y_ptr + rows * n_cols + cols, mirrored + x, mask=mask)" in shown
