@@ -157,12 +157,12 @@ class _Cut(Exception):
 
 # The first row that fits; an error within a stream has the status 200, so its type is looked at too.
 _STATUSES: tuple[tuple[tuple[int, ...], str, str, str], ...] = (
-    ((401, 403), "authentication_error", "the server refused the key", f"check {KEY}, and what it may be used for"),
+    ((401, 403), "authentication_error", "the server refused the key", f"check {KEY}, and what it may be used for; then liger-dev resume RUN"),
     ((402,), "billing_error", "the account has no credit", "add credit, then liger-dev resume RUN"),
     ((429,), "rate_limit_error", f"the rate limit holds on after {RETRIES} retries", _RESUME),
     ((529, 503), "overloaded_error", f"the server is overloaded, also after {RETRIES} retries", _RESUME),
     ((413,), "request_too_large", "the conversation is too large for the server", "start a new run"),
-    ((404,), "not_found_error", "the server does not know the model or the address", "check --model and ANTHROPIC_BASE_URL"),
+    ((404,), "not_found_error", "the server does not know the model or the address", "check --model and ANTHROPIC_BASE_URL; then liger-dev resume RUN"),
     ((400, 422), "invalid_request_error", "the server does not take the request", "report it; a new run may help"),
 )  # fmt: skip
 

@@ -26,7 +26,7 @@ from liger_dev.errors import ModelFailed
 # An answer with less room than this is cut off in the middle of a kernel: not worth its price.
 LEAST_ANSWER = 1024
 NUDGES = 3
-_GO_ON = "nothing is lost; this gives it as much again: liger-dev resume RUN"
+_GO_ON = "look at it: liger-dev show RUN --transcript; or give it as much again: liger-dev resume RUN"
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def _check(transcript: Transcript, limits: Limits, seconds_left: float) -> None:
         (size >= limits.context, f"a conversation of {limits.context} tokens", "start a new run"),
     ):
         if reached:
-            raise LimitReached(f"the agent has reached its limit of {what}", str(transcript.path), todo)
+            raise LimitReached(f"the agent has reached its limit of {what}", transcript.path.name, todo)
 
 
 def _affordable(model: str, counted: int, transcript: Transcript, limits: Limits, already: float) -> int:
@@ -178,7 +178,8 @@ def _react(agent: Agent, transcript: Transcript, say: Callable[[str], None]) -> 
     match message["stop_reason"]:
         case "refusal":
             explanation = (message.get("stop_details") or {}).get("explanation") or "no reason was given"
-            error = ModelFailed(f"the model refused: {explanation}", "", "word the source or the remark differently")
+            todo = "word the source or the remark differently; or ask again: liger-dev resume RUN"
+            error = ModelFailed(f"the model refused: {explanation}", transcript.path.name, todo)
             transcript.append({"kind": "stop", "by": "loop", "what": error.what})
             raise error
         case "max_tokens" | "model_context_window_exceeded" if calls:

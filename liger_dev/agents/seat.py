@@ -62,7 +62,7 @@ class Seat:
             with contextlib.closing(Claude(self.model, self.say)) as client:
                 return run(agent, client, transcript, self.limits, already=already, say=self.say)
         except LigerDevError as error:
-            raise replace(error, todo=error.todo.replace("resume RUN", f"resume {self.run.id}")) from None
+            raise replace(error, todo=error.todo.replace(" RUN", f" {self.run.id}")) from None
 
 
 def seat_of(context: Context) -> Seat:

@@ -129,11 +129,39 @@ def operation_of(body):
     return re.search(r"(?:operation|kernel) `(\w+)`", body["messages"][0]["content"])[1]
 
 
+NEW_TEST = """
+
+def test_equal_elements_stay_equal():
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    from kernels.functional import liger_NAME
+
+    y = liger_NAME(torch.full((2, 8), 3.0, device=device), torch.ones(8, device=device))
+    torch.testing.assert_close(y, y[:1, :1].expand_as(y))
+"""
+
+
+def _modifies(body):
+    """Edits the op file, and lets the test file that was read grow by a test."""
+    (result,) = body["messages"][-1]["content"]
+    text = "\n".join(result["content"].splitlines()[1:-1])
+    return answers(
+        edits("import triton\n", "import triton  # as the owner wants\n"),
+        calls("write_file", path="test/kernels/test_NAME.py", content=f"{text}\n{NEW_TEST}"),
+        calls(
+            "submit_change",
+            summary="The line is marked, and a test holds that equal elements stay equal.",
+            tests_added=["test_equal_elements_stay_equal"],
+        ),
+    )
+
+
 def _next(lines, body):
     said = sum(message["role"] == "assistant" for message in body["messages"])
     said -= sum("was cut off at its limit" in str(message["content"]) for message in body["messages"])
     talk = lines.get(who(body), [])
-    return talk[said] if said < len(talk) else answers(says(f"I know no more as the {who(body)}."))
+    if said < len(talk):
+        return talk[said](body) if callable(talk[said]) else talk[said]
+    return answers(says(f"I know no more as the {who(body)}."))
 
 
 def _replaced(reply, operation, fault):
