@@ -32,13 +32,18 @@ Batch = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class SizeDemands:
-    """Which sizes an op takes: multiples of `divisors`, and no part larger than its whole in `limits`."""
+    """Which sizes an op takes: multiples of `divisors`, no part larger than its whole in `limits`, and those that reach
+    `least`."""
 
     divisors: Mapping[str, int] = field(default_factory=dict)
     limits: Mapping[str, str] = field(default_factory=dict)
+    least: Mapping[str, int] = field(default_factory=dict)
 
     def multiple(self, axis: str) -> int:
         return next((number for name, number in self.divisors.items() if _axis(name) == axis), 1)
+
+    def reaching(self, axis: str | int, size: int) -> int:
+        return max([size, *(number for name, number in self.least.items() if _axis(name) == _axis(axis))])
 
     def parts(self, whole: str) -> list[str]:
         return [_axis(part) for part, name in self.limits.items() if _axis(name) == whole]
@@ -57,7 +62,7 @@ def case_values(
     made larger until the op takes them."""
     columns = demands.whole(_columns(reference, batch))
     others = _other_sizes(reference, batch, columns, demands)
-    least = max([1, *(others[part] for part in demands.parts(columns))])
+    least = max([demands.reaching(columns, 1), *(others[part] for part in demands.parts(columns))])
     sizes = Sizes(columns, demands.multiple(columns), least)
     learnable = {param.name for param in profile.learnable_params}
     floats = [tensor.name for tensor in reference.tensors if tensor.dtype == "float"]
@@ -65,11 +70,11 @@ def case_values(
     optional = [tensor.name for tensor in reference.tensors if tensor.optional]
     absent = [*([name] for name in optional), *([optional] if len(optional) > 1 else [])]
     return {
-        "make_inputs_signature": ", ".join(["dtype", *_default_sizes(batch, sizes, others)]),
+        "make_inputs_signature": ", ".join(["dtype", *_default_sizes(batch, sizes, others, demands)]),
         "make_inputs_items": [_input(tensor, batch, columns) for tensor in reference.tensors],
         "case_arguments": ", ".join([*(["batch"] if batch else []), *([columns] if columns else [])]),
-        "cases": _cases(_ANY_RANK, batch, sizes, any_rank),
-        "large_cases": _cases(_LARGE_ANY_RANK, batch, sizes, any_rank),
+        "cases": _cases(_ANY_RANK, batch, sizes, any_rank, demands),
+        "large_cases": _cases(_LARGE_ANY_RANK, batch, sizes, any_rank, demands),
         "input_name": (inputs or floats)[0],
         "float_inputs": _names(inputs or floats),
         "float_parameters": _names([name for name in floats if name in learnable]) if learnable else "",
@@ -144,11 +149,15 @@ def _other_sizes(reference: Reference, batch: Batch, columns: str, demands: Size
     """The sizes of all axes but rows and columns."""
     named = [axis for tensor in reference.tensors for axis in tensor.shape if isinstance(axis, str)]
     others = [axis for axis in dict.fromkeys(map(_axis, named)) if axis not in {*map(_axis, batch), columns}]
-    return {axis: _rounded(_OTHER_AXES[i % len(_OTHER_AXES)], demands.multiple(axis)) for i, axis in enumerate(others)}
+    return {
+        axis: _rounded(demands.reaching(axis, _OTHER_AXES[i % len(_OTHER_AXES)]), demands.multiple(axis))
+        for i, axis in enumerate(others)
+    }
 
 
-def _default_sizes(batch: Batch, sizes: Sizes, others: Mapping[str, int]) -> list[str]:
+def _default_sizes(batch: Batch, sizes: Sizes, others: Mapping[str, int], demands: SizeDemands) -> list[str]:
     shape = (2,) * (len(batch) - 2) + (2, 3) if len(batch) > 1 else (6,)
+    shape = tuple(map(demands.reaching, batch, shape))
     return [
         *([f"batch={shape}"] if batch else []),
         *([f"{sizes.columns}={sizes(127)}"] if sizes.columns else []),
@@ -166,11 +175,13 @@ def _input(tensor: Tensor, batch: Batch, columns: str) -> dict[str, str]:
     return {"name": tensor.name, "call": calls.get(tensor.dtype, f"randint({columns or 2}, {shape})")}
 
 
-def _cases(table: tuple[tuple[tuple[int, ...], int], ...], batch: Batch, sizes: Sizes, any_rank: bool) -> list[str]:
+def _cases(
+    table: tuple[tuple[tuple[int, ...], int], ...], batch: Batch, sizes: Sizes, any_rank: bool, demands: SizeDemands
+) -> list[str]:
     rows: list[str] = []
     for shape, odd in table:
         size = sizes(odd)
-        lead = shape if any_rank else _at_rank(shape, len(batch))
+        lead = shape if any_rank else tuple(map(demands.reaching, batch, _at_rank(shape, len(batch))))
         if not batch:
             rows.append(str(size))
         elif not sizes.columns:

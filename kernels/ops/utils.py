@@ -114,6 +114,12 @@ def check_at_most(name: str, size: int, largest: int) -> None:
         raise ValueError(f"{name} must be at most {largest}, not {size}")
 
 
+def check_least(name: str, size: int, least: int) -> None:
+    """Raises ValueError unless a dimension has the elements that are read one by one."""
+    if size < least:
+        raise ValueError(f"{name} must be at least {least}, not {size}")
+
+
 def check_rank(name: str, tensor: torch.Tensor, rank: int) -> None:
     """Raises ValueError unless a tensor has `rank` dimensions."""
     if tensor.dim() != rank:

@@ -8,7 +8,12 @@ slices has a gradient for each slice.
 from collections.abc import Iterable
 
 from liger_dev.compiler.ir import Graph
+from liger_dev.compiler.ir import Slice
 from liger_dev.compiler.ir import Value
+from liger_dev.compiler.moves import came_back
+from liger_dev.compiler.moves import is_moved
+from liger_dev.compiler.moves import overlap
+from liger_dev.compiler.naming import unique
 from liger_dev.compiler.ops import OPS
 from liger_dev.compiler.shift import is_shift
 from liger_dev.compiler.slices import output_slices
@@ -45,14 +50,43 @@ def differentiate(graph: Graph, wanted: Iterable[str]) -> None:
     leaves = [v for v in values if v.op == "input"]
     for name in wanted:
         own = [v for v in leaves if v.attr("name") == name and v.attr("name") in {i.name for i in graph.inputs}]
-        for leaf in sorted(own, key=lambda v: v.index):
+        own.sort(key=lambda v: v.index)
+        if overlap(graph, [leaf.attr("slices") for leaf in own]):
+            graph.gradients[name, ()] = _came_back(graph, own, adjoints)
+            continue
+        for leaf in own:
             graph.gradients[name, leaf.attr("slices")] = adjoints.get(leaf, graph.const(0.0))
         if not own:
             graph.gradients[name, ()] = graph.const(0.0)
 
 
+def _came_back(graph: Graph, leaves: list[Value], adjoints: dict[Value, Value]) -> Value:
+    total = graph.const(0.0)
+    for leaf in leaves:
+        if leaf in adjoints:
+            total = graph.add(total, came_back(graph, leaf, adjoints[leaf]))
+    _name_reads(graph, graph.walk([total]))
+    return total
+
+
+def _name_reads(graph: Graph, values: Iterable[Value]) -> None:
+    """Names for tensors that are read at other positions: `dy_next` for `dy[i + 1]`."""
+    for value in values:
+        if value.op == "input" and value not in graph.names and is_moved(graph, value.attr("slices")):
+            words = [_read_name(piece) for _, piece in value.attr("slices")]
+            graph.names[value] = unique("_".join([value.attr("name"), *words]), set(graph.names.values()))
+
+
+def _read_name(piece: Slice) -> str:
+    if piece.reversed:
+        return "reversed"
+    number = abs(piece.first)
+    return ("next" if piece.first > 0 else "previous" if piece.first < 0 else "here") + (f"_{number}" * (number > 1))
+
+
 def leaf_names(graph: Graph) -> None:
     """A name for each slice of an input: the reference's own, or the input's with a number."""
+    _name_reads(graph, graph.walk(o.value for o in graph.outputs))
     taken = set(graph.names.values())
     count: dict[str, int] = {}
     for value in graph.walk(o.value for o in graph.outputs):

@@ -1,5 +1,6 @@
 """What the wrappers demand of sizes beyond equality: axes that must divide or fit, and axes that can't be missing or many."""
 
+import math
 import re
 
 from liger_dev.compiler.ir import Graph
@@ -45,6 +46,29 @@ def limit_checks(graph: Graph) -> list[str]:
         f'check_at_most("{part}.shape[{part_at}]", {part}.shape[{part_at}], {whole}.shape[{at}])'
         for whole, at, part, part_at in _differences(graph)
     ]
+
+
+def least_sizes(graph: Graph) -> dict[str, int]:
+    """For each axis that elements are read from one by one, counted from an end, how many it must have."""
+    found: dict[str, int] = {}
+    for leaf in graph.walk(output.value for output in graph.outputs):
+        for position, piece in leaf.attr("slices") if leaf.op == "input" else ():
+            dim = graph.dims_of(leaf.attr("name"))[position]
+            counted = not piece.after or piece.after == dim and piece.first < 0
+            numbers = [graph.sizes[axis] for axis in piece.axes]
+            if len(dim) != 1 or not counted or piece.outside or piece.step < 1 or not all(n.isdigit() for n in numbers):
+                continue
+            count = math.prod(map(int, numbers))
+            least = -piece.first if piece.first < 0 else piece.first + piece.step * (count - 1) + 1
+            if not graph.sizes[dim[0]].isdigit():
+                found[dim[0]] = max(found.get(dim[0], 0), least)
+    return found
+
+
+def least_checks(graph: Graph) -> list[str]:
+    """The statements that refuse tensors without the elements that are read one by one."""
+    sizes = {axis: graph.sizes[axis] for axis in least_sizes(graph)}
+    return [f'check_least("{sizes[axis]}", {sizes[axis]}, {least})' for axis, least in least_sizes(graph).items()]
 
 
 def rank_checks(graph: Graph, reference: Reference) -> list[str]:

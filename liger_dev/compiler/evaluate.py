@@ -10,6 +10,7 @@ import torch
 
 from liger_dev.compiler.ir import Dims
 from liger_dev.compiler.ir import Graph
+from liger_dev.compiler.ir import Slice
 from liger_dev.compiler.ir import Slices
 from liger_dev.compiler.ir import Value
 from liger_dev.compiler.layout import read_axes
@@ -98,6 +99,9 @@ def laid_out(tensor: torch.Tensor, dims: Dims, slices: Slices, sizes: dict[str, 
         if piece.reversed:
             tensor = tensor.flip(i)
             continue
+        if piece.outside:
+            tensor = _with_outside(tensor, i, piece, sizes)
+            continue
         start = piece.first + sum(sizes[axis] for axis in piece.after)
         count = math.prod(sizes[axis] for axis in piece.axes)
         if start < 0:
@@ -110,3 +114,14 @@ def laid_out(tensor: torch.Tensor, dims: Dims, slices: Slices, sizes: dict[str, 
     return plain.permute([source.index(axis) for axis in present]).reshape(
         [n if axis in source else 1 for axis, n in sizes.items()]
     )
+
+
+def _with_outside(tensor: torch.Tensor, dim: int, piece: Slice, sizes: dict[str, int]) -> torch.Tensor:
+    """A read that leaves the dimension: zeros there, or the dimension once more."""
+    n = tensor.shape[dim]
+    positions = torch.arange(sizes[piece.axes[0]]) + piece.first
+    if piece.outside == "wrap":
+        return tensor.index_select(dim, positions % n)
+    found = tensor.index_select(dim, positions.clamp(0, n - 1))
+    inside = (positions >= 0) & (positions < n)
+    return torch.where(inside.reshape([-1 if i == dim else 1 for i in range(tensor.dim())]), found, 0)

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Value
+from liger_dev.compiler.moves import is_moved
 from liger_dev.compiler.ops import ATOM
 from liger_dev.compiler.ops import OPS
 from liger_dev.compiler.ops import PRODUCT
@@ -36,8 +37,25 @@ def formulas(graph: Graph) -> list[str]:
         same = graph.names.get(value)
         if same != name or same not in known:
             lines.append(f"{name} = {same}" if same in known else formula(graph, name, value, known))
-        known |= {graph.names[v] for v in graph.walk([value]) if v in graph.names}
+        used = [v for v in graph.walk([value]) if v in graph.names]
+        reads = [v for v in used if v.op == "input" and is_moved(graph, v.attr("slices"))]
+        lines += [read for v in reads if graph.names[v] not in known and (read := _read(graph, v))]
+        known |= {graph.names[v] for v in used}
     return lines
+
+
+def _read(graph: Graph, leaf: Value) -> str:
+    """What is read at other positions: `previous = x[T - 1], or 0`."""
+    parts = []
+    for _, piece in leaf.attr("slices"):
+        axis = ", ".join(piece.axes)
+        if piece.reversed:
+            parts.append(f"{axis} reversed")
+        elif piece.first:
+            parts.append(f"{axis} {'+' if piece.first > 0 else '-'} {abs(piece.first)}")
+    ends = {"zero": ", or 0", "wrap": ", round the end", "": ""}
+    outside = next((piece.outside for _, piece in leaf.attr("slices") if piece.outside), "")
+    return f"{graph.names[leaf]} = {leaf.attr('name')}[{', '.join(parts)}]{ends[outside]}" if parts else ""
 
 
 def gradient_roots(graph: Graph) -> list[tuple[str, Value]]:

@@ -27,12 +27,14 @@ def axes_of(dims: Dims) -> tuple[str, ...]:
 @dataclass(frozen=True)
 class Slice:
     """How a dimension of a tensor is read: elements `start + step * i`, where `start` is `first` plus the sizes of the
-    axes in `after`. A slice without axes is one element."""
+    axes in `after`. A slice without axes is one element. One that may leave the dimension says what is `outside`: "zero",
+    or "wrap", the dimension once more."""
 
     axes: tuple[str, ...]
     first: int = 0
     after: tuple[str, ...] = ()
     step: int = 1
+    outside: str = ""
 
     @property
     def reversed(self) -> bool:
@@ -93,7 +95,8 @@ class Output:
 @dataclass
 class Graph:
     """All values of one operation, forward and backward; `names` and `lines` come from the reference's source, `sizes`
-    are axes' sizes as Python expressions over the tensor arguments, `extents` those that they were traced with."""
+    are axes' sizes as Python expressions over the tensor arguments, `extents` those that they were traced with. An axis
+    in `lengths` is as long as another one and so many elements more."""
 
     inputs: list[Input] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
@@ -102,6 +105,7 @@ class Graph:
     lines: dict[Value, str] = field(default_factory=dict)
     sizes: dict[str, str] = field(default_factory=dict)
     extents: dict[str, int] = field(default_factory=dict)
+    lengths: dict[str, tuple[str, int]] = field(default_factory=dict)
     _values: dict[tuple[Any, ...], Value] = field(default_factory=dict)
 
     def make(self, op: str, *args: Value, axes: Axes | None = None, dtype: str | None = None, **attrs: Any) -> Value:
@@ -121,6 +125,13 @@ class Graph:
         if key not in self._values:
             self._values[key] = Value(op, args, packed, axes, dtype, len(self._values))
         return self._values[key]
+
+    def longer(self, axis: str, than: str) -> int:
+        """How many elements an axis has more than another one that is known to differ by a number."""
+        base, more = self.lengths.get(axis, (axis, 0))
+        other, less = self.lengths.get(than, (than, 0))
+        assert base == other, f"{axis} and {than} are not related"
+        return more - less
 
     # Leaves
 
@@ -235,6 +246,8 @@ class Graph:
         raise AssertionError(f"no tensor {name}")
 
     def where(self, condition: Value, a: Value, b: Value) -> Value:
+        if condition.op == "const":
+            return a if condition.attr("value") else b
         return a if a is b else self.make("where", condition, a, b, dtype=_promote((a, b)))
 
     def _fold(self, op: str, a: Value, b: Value) -> Value | None:

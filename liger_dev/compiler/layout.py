@@ -9,6 +9,7 @@ from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Slice
 from liger_dev.compiler.ir import Slices
 from liger_dev.compiler.ir import Value
+from liger_dev.compiler.moves import related
 from liger_dev.errors import Unsupported
 
 REDUCTIONS = ("sum", "max", "min")
@@ -68,6 +69,7 @@ class _Addressing:
         self.layout = layout
         self.sizes: dict[str, None] = {}
         self.reversed: set[str] = set()
+        self.wrapped: dict[str, int] = {}
 
     def address(self, dims: Dims, cut: dict[int, Slice]) -> Address:
         atoms: list[tuple[str, tuple[str, ...]]] = []
@@ -78,16 +80,21 @@ class _Addressing:
             if piece.reversed:
                 self.reversed.update(piece.axes)
                 piece = Slice(piece.axes)
+            if piece.outside == "wrap":
+                self.wrapped[piece.axes[0]] = piece.first
+                piece = Slice(piece.axes)
             inner = stride + ((str(piece.step),) if piece.step != 1 else ())
             for axis in reversed(piece.axes):
                 atoms.insert(0, (axis, inner))
                 inner = (*inner, axis)
             start = [*([str(piece.first)] if piece.first else []), *(self.size((axis,)) for axis in piece.after)]
-            if start:
+            if start and not piece.after and piece.first < 0:
+                starts.insert(0, f"-{self.times(str(-piece.first), stride)}")
+            elif start:
                 starts.insert(0, self.times(start[0] if len(start) == 1 else f"({' + '.join(start)})", stride))
             stride = (*stride, *dims[i])
         terms = [self.times(self.index(run), run_stride) for run, run_stride in self.runs(atoms)]
-        return Address(" + ".join([*terms, *starts]) or "0", tuple(self.sizes))
+        return Address(" + ".join([*terms, *starts]).replace(" + -", " - ") or "0", tuple(self.sizes))
 
     def runs(self, atoms: list[tuple[str, tuple[str, ...]]]) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
         """Atoms that follow each other in the layout and in memory, joined."""
@@ -96,7 +103,8 @@ class _Addressing:
             if joined:
                 run, before = joined[-1]
                 together = sorted(before) == sorted((*stride, axis))
-                if together and not {run[-1], axis} & self.reversed and self.follows(run[-1], axis):
+                alone = {*self.reversed, *self.wrapped}
+                if together and not {run[-1], axis} & alone and self.follows(run[-1], axis):
                     joined[-1] = ((*run, axis), stride)
                     continue
             joined.append(((axis,), stride))
@@ -118,7 +126,15 @@ class _Addressing:
             text = f"{text} // {self.product(group[last + 1 :])}"
         if first > 0:
             text = f"{text} % {self.product(run)}"
-        return f"({self.size(run)} - 1 - {text})" if run[0] in self.reversed else text
+        if run[0] in self.reversed:
+            return f"({self.size(run)} - 1 - {text})"
+        return self.around(text, run, self.wrapped[run[0]]) if run[0] in self.wrapped else text
+
+    def around(self, text: str, run: tuple[str, ...], by: int) -> str:
+        """The position `by` elements on, counted from the other end where there is none."""
+        size = self.size(run)
+        behind = f"{size} - 1" if by == -1 else f"{size} - {-by} % {size}" if by < 0 else str(by)
+        return f"(({text} + {behind}) % {size})"
 
     def times(self, text: str, stride: tuple[str, ...]) -> str:
         if not stride:
@@ -147,6 +163,12 @@ class _Addressing:
             return "n_elements" if self.layout.flat else "n_cols"
         if self.layout.rows == axes:
             return "n_rows"
+        if self.graph.sizes.get(axis, "").isdigit():
+            return self.graph.sizes[axis]
+        for other, name in ((self.layout.cols, "n_cols"), (self.layout.rows, "n_rows")):
+            if axis in self.graph.lengths and len(other) == 1 and related(self.graph, axis, other[0]):
+                more = self.graph.longer(axis, other[0])
+                return f"({name} {'-' if more < 0 else '+'} {abs(more)})"
         self.sizes[axis] = None
         return f"n_{axis}"
 
@@ -189,7 +211,7 @@ def choose_layout(
     axes: Axes = frozenset().union(*(v.axes for v in values))
     order = memory_order(graph, axes)
     reduced = [along(v) for v in values if along(v) and v not in stop]
-    alike = all(tensor in ((), order) for tensor in tensors)
+    alike = all(tensor in ((), order) for tensor in tensors) and not any(_leaves_axis(v) for v in values)
     if not reduced and alike:
         return Layout((), order, True)
     cols = min(reduced, key=len) if reduced else frozenset(order[-1:])
@@ -199,6 +221,11 @@ def choose_layout(
         if value.op == "cumsum" and value not in stop and along(value) != cols:
             raise Unsupported("a running sum beside reductions along other axes", graph.lines.get(value, ""))
     return Layout(tuple(a for a in order if a not in cols), tuple(a for a in order if a in cols))
+
+
+def _leaves_axis(value: Value) -> bool:
+    """Whether a read goes to other positions than those of rows and columns."""
+    return value.op == "input" and any(piece.outside for _, piece in value.attr("slices"))
 
 
 def split_sums(graph: Graph, value: Value, cols: frozenset[str], done: dict[Value, Value]) -> Value:

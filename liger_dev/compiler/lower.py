@@ -53,6 +53,7 @@ def lower(graph: Graph, traced: Traced, reference: Reference) -> list[Output]:
             names=graph.names,
             lines=graph.lines,
             sizes=graph.sizes,
+            lengths=graph.lengths,
             _values=graph._values,
         )
         lift(lifted, state.slicer)

@@ -108,6 +108,20 @@ class Lowering:
             return self.new_axis(f"{axis}_rest", length, f"{size} - {self.graph.sizes[rest]}")
         raise self.refuse(f"a slice of {length} of the {total} elements that {axis} was traced with")
 
+    def longer_axis(self, axis: str, more: int) -> str:
+        """The axis that has so many elements more than another one, which may itself be known by its length."""
+        base, own = self.graph.lengths.get(axis, (axis, 0))
+        if own + more == 0:
+            return base
+        number = abs(own + more)
+        name = f"{base}_{'less' if own + more < 0 else 'plus'}_{number}"
+        size = self.graph.sizes[base]
+        if name not in self.graph.lengths:
+            self.graph.lengths[name] = (base, own + more)
+            self.graph.sizes[name] = f"max({size} - {number}, 0)" if own + more < 0 else f"{size} + {number}"
+        self.hints[name] = self.hints[base] + own + more
+        return name
+
     def start_of(self, axis: str, low: int, own: str) -> tuple[int, tuple[str, ...]]:
         """Where a slice begins, as a number or as sizes of axes."""
         if low == 0:

@@ -7,6 +7,7 @@ from typing import Any
 
 from liger_dev.compiler.demands import counted_axes
 from liger_dev.compiler.demands import divisors
+from liger_dev.compiler.demands import least_sizes
 from liger_dev.compiler.demands import limits
 from liger_dev.compiler.formulas import formulas
 from liger_dev.compiler.host import Host
@@ -47,6 +48,7 @@ def operation_values(host: Host) -> dict[str, Any]:
         "sizes": [(name, graph.sizes[axis]) for axis, name in sizes.items()],
         "divisors": divisors(graph, reference),
         "limits": limits(graph, reference),
+        "least": least_sizes(graph),
         "counted_axes": counted_axes(graph, text),
         "argument_docs": [_argument(host, tensor.name) for tensor in reference.tensors],
         "return_docs": [f"{o.name}: {_shape(o.dims)}" for o in graph.outputs],
@@ -62,6 +64,7 @@ _HELPERS = (
     "check_divisible",
     "check_floating",
     "check_integer",
+    "check_least",
     "check_rank",
     "check_shape",
     "check_static",

@@ -109,6 +109,7 @@ class _Choice:
         self.host = host
         self.wanted = wanted
         self.forward = set(graph.walk(output.value for output in graph.outputs))
+        self.inputs = {item.name for item in graph.inputs}
         self.outputs = {output.value for output in graph.outputs}
         self.saved: dict[Value, None] = {}
         self.seen: set[Value] = set()
@@ -117,7 +118,8 @@ class _Choice:
         if value in self.seen or value in self.saved:
             return
         self.seen.add(value)
-        if value in self.forward and self.keeps(value):
+        given = value.op == "input" and value.attr("name") in self.inputs
+        if given or value in self.forward and self.keeps(value):
             self.saved[value] = None
             return
         for arg in value.args:

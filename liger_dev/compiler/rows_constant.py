@@ -7,14 +7,21 @@ import torch
 from liger_dev.compiler.lowering import Lowering
 from liger_dev.compiler.lowering import Row
 from liger_dev.compiler.lowering import Term
+from liger_dev.compiler.lowering import hint
 
 
 def filled(state: Lowering, number: Any) -> Term:
     """A tensor of the node's shape and dtype that holds `number` everywhere."""
     dtype = state.node.meta["val"].dtype
     kind = bool if dtype == torch.bool else float if dtype.is_floating_point else int
-    dims = tuple(state.axis_of_size(size) for size in state.shape(state.node))
+    sizes = state.node.meta["val"].shape
+    dims = tuple(_static(state, size) if isinstance(size, int) else state.axis_of_size(hint(size)) for size in sizes)
     return Term(state.number(kind(number)), dims)
+
+
+def _static(state: Lowering, size: int) -> tuple[str, ...]:
+    """The dimension of a size that the reference writes as a number."""
+    return () if size == 1 else (state.new_axis(f"of_{size}", size, str(size)),)
 
 
 def _of(number: float) -> Row:

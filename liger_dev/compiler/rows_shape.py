@@ -15,6 +15,11 @@ from liger_dev.compiler.lowering import dtype_of
 from liger_dev.compiler.lowering import hint
 from liger_dev.compiler.lowering import result
 from liger_dev.compiler.rows_cast import CASTS
+from liger_dev.compiler.rows_move import MOVES
+from liger_dev.compiler.rows_move import overlaid
+from liger_dev.compiler.rows_move import overlays
+from liger_dev.compiler.rows_move import replaced
+from liger_dev.compiler.rows_move import shortened
 
 
 def _reshape(state: Lowering, x: Any, *_: Any, **__: Any) -> Term:
@@ -68,7 +73,27 @@ def _slice(state: Lowering, x: Any, dim: int = 0, start: Any = None, end: Any = 
     high = _bound(state, end, extent, extent)
     if (low, high, step) == (0, extent, 1):
         return t
+    if step == 1 and len(t.dims[position]) == 1 and all(n is None or isinstance(n, int) for n in (start, end)):
+        return _counted(state, t, position, start or 0, end, low, high)
     return _sliced(state, t, position, low, -(-(high - low) // step), step)
+
+
+def _counted(state: Lowering, t: Term, position: int, start: int, end: int | None, low: int, high: int) -> Term:
+    """A slice whose borders are numbers, counted from either end: a number of elements, or all but a number of them."""
+    axis = t.dims[position][0]
+    extent = state.hints[axis]
+    from_start, to_end = start >= 0, end is None or end < 0 or end >= extent
+    if state.graph.sizes[axis].isdigit() or from_start != to_end:
+        if high - low == 1:
+            piece = Slice((), low) if from_start else Slice((), low - extent, (axis,))
+            left = (*t.dims[:position], (), *t.dims[position + 1 :])
+            return Term(state.slicer.take(t.value, axis, piece), left, t.dtype_of)
+        if from_start:
+            own = state.new_axis(f"{axis}_of_{high - low}", high - low, str(high - low))
+            return replaced(t, position, own, state.slicer.take(t.value, axis, Slice((own,), low)))
+    elif from_start:
+        return shortened(state, t, position, low, extent - high)
+    return _sliced(state, t, position, low, high - low, 1)
 
 
 def _bound(state: Lowering, given: Any, default: int, extent: int) -> int:
@@ -134,15 +159,6 @@ def _glu(state: Lowering, x: Any, dim: int = -1) -> Term:
     return result(state, g.mul(first.value, g.make("sigmoid", second.value)), [first, second])
 
 
-def _flip(state: Lowering, x: Any, dims: Any) -> Term:
-    t = state.term(x)
-    value = t.value
-    for position in dims:
-        for axis in t.dims[position]:
-            value = state.slicer.flip(value, axis)
-    return Term(value, t.dims, t.dtype_of)
-
-
 def _unbind(state: Lowering, x: Any, dim: int = 0) -> tuple[Term, ...]:
     t = state.term(x)
     position = dim % len(t.dims)
@@ -152,6 +168,8 @@ def _unbind(state: Lowering, x: Any, dim: int = 0) -> tuple[Term, ...]:
 def _cat(state: Lowering, tensors: Any, dim: int = 0) -> Term:
     terms = [state.term(tensor) for tensor in tensors]
     position = dim % len(terms[0].dims)
+    if overlays(state, terms, position):
+        return overlaid(state, terms, position)
     total = state.shape(state.node)[position]
     into = state.whole_axis([t.dims[position] for t in terms], total)
     slices = []
@@ -241,6 +259,7 @@ def _arange(state: Lowering, *args: Any, **kwargs: Any) -> Term:
 
 SHAPES: dict[str, Row] = {
     **CASTS,
+    **MOVES,
     **{
         f"aten.{name}.default": _reshape
         for name in ("view", "reshape", "unsqueeze", "expand", "squeeze", "_unsafe_view")
@@ -256,7 +275,6 @@ SHAPES: dict[str, Row] = {
     "aten.chunk.default": _split,
     "aten.unbind.int": _unbind,
     "aten.glu.default": _glu,
-    "aten.flip.default": _flip,
     "aten.cat.default": _cat,
     "aten.concat.default": _cat,
     "aten.stack.default": _stack,

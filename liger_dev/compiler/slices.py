@@ -13,6 +13,7 @@ from liger_dev.compiler.ir import Output
 from liger_dev.compiler.ir import Slice
 from liger_dev.compiler.ir import Slices
 from liger_dev.compiler.ir import Value
+from liger_dev.compiler.moves import overlap
 from liger_dev.errors import Unsupported
 
 
@@ -58,40 +59,12 @@ class Slicer:
                 )
         return g.rebuild(value, (self.take(arg, axis, piece) for arg in value.args))
 
-    def flip(self, value: Value, axis: str) -> Value:
-        """`value` with its elements along `axis` in the opposite order."""
-        if axis not in value.axes:
-            return value
-        key = (value, axis, _flipped(axis))
-        if key not in self.done:
-            self.done[key] = self._flip(value, axis)
-        return self.done[key]
-
-    def _flip(self, value: Value, axis: str) -> Value:
-        g = self.graph
-        match value.op:
-            case "input":
-                position = self.dim_of(value, axis)
-                slices = dict(value.attr("slices"))
-                own = slices.pop(position, Slice((axis,)))
-                if own not in (Slice((axis,)), _flipped(axis)) or g.dims_of(value.attr("name"))[position] != (axis,):
-                    raise Unsupported(f"a part of {axis} in the opposite order", value.attr("name"))
-                if not own.reversed:
-                    slices[position] = _flipped(axis)
-                cut = tuple(sorted(slices.items(), key=lambda s: s[0]))
-                return g.input(value.attr("name"), value.axes, value.dtype, cut)
-            case "index":
-                return g.sub(g.sub(g.size([axis]), g.const(1)), value)
-            case "cumsum" if value.attr("axis") == axis:
-                return g.make("cumsum", self.flip(value.args[0], axis), axis=axis, reverse=not value.attr("reverse"))
-            case "cat" if axis in value.attr("into"):
-                raise Unsupported("a concatenation in the opposite order", g.lines.get(value, ""))
-        return g.rebuild(value, (self.flip(arg, axis) for arg in value.args))
-
     def _leaf(self, value: Value, axis: str, piece: Slice) -> Value:
         position = self.dim_of(value, axis)
         slices = dict(value.attr("slices"))
         outer = slices.get(position, Slice(self.graph.dims_of(value.attr("name"))[position]))
+        if outer.outside or outer.reversed:
+            raise Unsupported(f"a part of {axis} that is read at other positions", value.attr("name"))
         if outer.step != 1 and piece.after:
             raise Unsupported(f"a slice of a strided slice of {axis}", value.attr("name"))
         slices[position] = outer.of(piece) if outer.axes == (axis,) else self._of_merged(value, outer, axis, piece)
@@ -121,10 +94,6 @@ class Slicer:
                 "a slice of a concatenation that does not match its pieces", self.graph.lines.get(value, "")
             )
         raise Unsupported("a slice across the pieces of a concatenation", self.graph.lines.get(value, ""))
-
-
-def _flipped(axis: str) -> Slice:
-    return Slice((axis,), -1, (axis,), -1)
 
 
 def lift(graph: Graph, slicer: Slicer) -> None:
@@ -222,10 +191,8 @@ def _mixed(graph: Graph) -> dict[Value, Value]:
     for same in leaves.values():
         whole = [v for v in same if not v.attr("slices")]
         cut = [v for v in same if v.attr("slices")]
-        if not whole or not cut:
+        if not whole or not cut or overlap(graph, [v.attr("slices") for v in same]):
             continue
-        if any(piece.reversed for v in cut for _, piece in v.attr("slices")):
-            raise Unsupported("an input is read in both orders", cut[0].attr("name"))
         positions = {position for v in cut for position, _ in v.attr("slices")}
         if len(positions) != 1:
             raise Unsupported("an input is read whole and in slices of several dimensions", cut[0].attr("name"))

@@ -9,6 +9,7 @@ from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Value
 from liger_dev.compiler.layout import REDUCTIONS
 from liger_dev.compiler.layout import address
+from liger_dev.compiler.moves import bounds
 from liger_dev.compiler.naming import suggest
 from liger_dev.compiler.naming import unique
 from liger_dev.compiler.ops import OPS
@@ -248,6 +249,9 @@ class Statements:
         if not self.layout.flat and text == "rows * n_cols + cols":
             self.plain = True
             return f"{place.name}_ptr + offsets"
+        if not self.layout.flat and text.startswith(("rows * n_cols + cols + ", "rows * n_cols + cols - ")):
+            self.plain = True
+            return f"{place.name}_ptr + {text.replace('rows * n_cols + cols', 'offsets', 1)}"
         if text not in self.shared:
             self.shared[text] = unique(f"{owner}_offsets", {*self.shared.values(), *_RESERVED})
             outside = self.spec.persistent and kind in ("col", "scalar")
@@ -261,7 +265,7 @@ class Statements:
             text = f"tl.load({pointer})"
         else:
             fill = fill_text(self.fills.get(value, 0.0)) if value.dtype == "float" else "0"
-            text = f"tl.load({pointer}, mask={_MASKS[kind]}, other={fill})"
+            text = f"tl.load({pointer}, mask={' & '.join([_MASKS[kind], *self._inside(place)])}, other={fill})"
         if value.dtype == "float" and not place.exact:
             text = f"{text}.to(tl.float32)"
         if value.dtype == "bool":
@@ -269,6 +273,20 @@ class Statements:
         if value in self.spec.optional:
             text = f"{text} if HAS_{place.name.upper()} else {self.spec.optional[value]}"
         return text
+
+    def _inside(self, place: Place) -> list[str]:
+        """The conditions under which a read does not leave its dimension."""
+        conditions = []
+        for position, piece in place.slices:
+            if piece.outside != "zero":
+                continue
+            (axis,) = piece.axes
+            low, high = bounds(self.graph, place.dims[position][0], axis, piece.first)
+            index = self.speller.index(axis)[0]
+            size = self.speller.size((axis,))[0]
+            conditions += [f"({index} >= {low})"] if low else []
+            conditions += [f"({index} < {size} - {high})"] if high else []
+        return conditions
 
     def _store(self, store: Store) -> None:
         self.bind(store.value)

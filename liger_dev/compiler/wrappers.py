@@ -1,6 +1,7 @@
 """Launches in, the bodies of the two wrappers out: checks, allocations, launches, what is returned."""
 
 from liger_dev.compiler.demands import divisibility_checks
+from liger_dev.compiler.demands import least_checks
 from liger_dev.compiler.demands import limit_checks
 from liger_dev.compiler.demands import rank_checks
 from liger_dev.compiler.host import Host
@@ -30,7 +31,7 @@ def forward_lines(host: Host) -> list[str]:
     required = [i for i in graph.inputs if not i.optional]
     shapes = Shapes(graph, {i.name: i.dims for i in required})
     full = required[0]
-    lines = [*_static(host), *_checks(host), *divisibility_checks(graph), *limit_checks(graph)]
+    lines = [*_static(host), *_checks(host), *divisibility_checks(graph), *limit_checks(graph), *least_checks(graph)]
     lines += rank_checks(graph, host.reference)
     lines += [_contiguous(item) for item in graph.inputs]
     layout: Layout | None = None

@@ -34,6 +34,7 @@ GOLDEN = (
     "rope",
     "modulated_rms_norm",
     "swiglu_packed",
+    "token_shift",
 )
 CASES = (*GOLDEN, "gemma_rms_norm", "l2_norm", "log_softmax", "geglu", "geglu_erf", "relu_squared")
 ROWS = ("B", "T", "H")

@@ -264,6 +264,29 @@ torch.cat((x, z), -1).max(-1, keepdim=True)[0] * x
 (x * m).sum(-1, keepdim=True) / m.sum(-1, keepdim=True) * z
 """
 
+# Elements of other positions along an axis.
+MOVES = """
+x * x.flip(-1)
+x * torch.roll(x, 1, -1) * w
+torch.roll(x * z, (2, -3), (0, 1)) + x
+x[:, 1:] * x[:, :-1]
+x[:, 1:-2].exp() * 2
+torch.diff(x, dim=0) * w
+F.pad(x[:, :-1], (1, 0)) * x
+F.pad(F.gelu(x) * w, (1, 0))[:, :-1] + x
+F.pad(x, (2, 3), value=0.5).exp()
+x + w * F.pad(x, (0, 0, 1, 0))[:-1]
+F.pad(x, (-1, 1)) * x
+torch.cat((torch.zeros_like(x[:, :1]), x[:, :-1]), -1) * z
+torch.cat((x[:, 1:], x[:, -1:]), -1) * x
+torch.cat((x[:, -1:], x[:, :-1]), -1) * z
+x - x[:, :1] * w
+x[:, 1:] - x[:, :1]
+x.softmax(-1) + torch.roll(x.softmax(-1), 1, -1) * z
+F.pad(x.cumsum(-1), (1, 0))[:, :-1] * z
+x * F.pad(x * (x * x).mean(-1, keepdim=True), (0, 0, 1, 0))[:-1]
+"""
+
 WHOLE = """
 F.mse_loss(x, z)
 F.l1_loss(x, z, reduction="sum")
@@ -286,6 +309,7 @@ CASES = [
         ("above", ABOVE),
         ("coarse", COARSE),
         ("moderate", ROWS),
+        ("moderate", MOVES),
         ("moderate", WHOLE),
     )
     for line in text.strip().splitlines()

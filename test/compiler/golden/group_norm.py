@@ -38,7 +38,6 @@ def _group_norm_forward_kernel(
     n_rows,
     n_cols,
     n_T,
-    n_C_0,
     n_C_1,
     eps: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
@@ -50,7 +49,7 @@ def _group_norm_forward_kernel(
     col_mask = cols < n_cols
     mask = row_mask & col_mask
     offsets = rows * n_cols + cols
-    weight_offsets = rows % n_C_0 * n_C_1 + cols // n_T
+    weight_offsets = rows % 2 * n_C_1 + cols // n_T
 
     x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
     weight = tl.load(weight_ptr + weight_offsets, mask=mask, other=0.0).to(tl.float32)
@@ -78,7 +77,6 @@ def _group_norm_forward_looped_kernel(
     n_rows,
     n_cols,
     n_T,
-    n_C_0,
     n_C_1,
     eps: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
@@ -113,7 +111,7 @@ def _group_norm_forward_looped_kernel(
         cols = (start + tl.arange(0, BLOCK_COLS).to(tl.int64))[None, :]
         mask = row_mask & (cols < n_cols)
         offsets = rows * n_cols + cols
-        weight_offsets = rows % n_C_0 * n_C_1 + cols // n_T
+        weight_offsets = rows % 2 * n_C_1 + cols // n_T
 
         x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
         weight = tl.load(weight_ptr + weight_offsets, mask=mask, other=0.0).to(tl.float32)
@@ -140,7 +138,6 @@ def _group_norm_backward_kernel(
     n_rows,
     n_cols,
     n_T,
-    n_C_0,
     n_C_1,
     NEEDS_DX: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
@@ -152,7 +149,7 @@ def _group_norm_backward_kernel(
     col_mask = cols < n_cols
     mask = row_mask & col_mask
     offsets = rows * n_cols + cols
-    weight_offsets = rows % n_C_0 * n_C_1 + cols // n_T
+    weight_offsets = rows % 2 * n_C_1 + cols // n_T
 
     dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
     x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
@@ -182,7 +179,6 @@ def _group_norm_backward_looped_kernel(
     n_rows,
     n_cols,
     n_T,
-    n_C_0,
     n_C_1,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLS: tl.constexpr,
@@ -198,7 +194,7 @@ def _group_norm_backward_looped_kernel(
         cols = (start + tl.arange(0, BLOCK_COLS).to(tl.int64))[None, :]
         mask = row_mask & (cols < n_cols)
         offsets = rows * n_cols + cols
-        weight_offsets = rows % n_C_0 * n_C_1 + cols // n_T
+        weight_offsets = rows % 2 * n_C_1 + cols // n_T
 
         dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
         x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
@@ -214,7 +210,7 @@ def _group_norm_backward_looped_kernel(
         cols = (start + tl.arange(0, BLOCK_COLS).to(tl.int64))[None, :]
         mask = row_mask & (cols < n_cols)
         offsets = rows * n_cols + cols
-        weight_offsets = rows % n_C_0 * n_C_1 + cols // n_T
+        weight_offsets = rows % 2 * n_C_1 + cols // n_T
 
         dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
         x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
@@ -238,7 +234,6 @@ def _group_norm_dweight_kernel(
     n_rows,
     n_cols,
     n_T,
-    n_C_0,
     n_C_1,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLS: tl.constexpr,
@@ -251,7 +246,7 @@ def _group_norm_dweight_kernel(
         cols = (start + tl.arange(0, BLOCK_COLS).to(tl.int64))[None, :]
         mask = row_mask & (cols < n_cols)
         dy_offsets = cols // n_T * (n_T * n_rows) + rows * n_T + cols % n_T
-        sum_x_offsets = cols // n_T * n_C_0 + rows // n_C_1
+        sum_x_offsets = cols // n_T * 2 + rows // n_C_1
 
         dy = tl.load(dy_ptr + dy_offsets, mask=mask, other=0.0).to(tl.float32)
         x = tl.load(x_ptr + dy_offsets, mask=mask, other=0.0).to(tl.float32)
@@ -320,7 +315,6 @@ def group_norm_forward(x, weight, bias, num_groups, eps):
                 n_rows,
                 n_cols,
                 x.shape[-1],
-                2,
                 x.shape[-2] // 2,
                 eps=eps,
                 BLOCK_ROWS=BLOCK_ROWS,
@@ -340,7 +334,6 @@ def group_norm_forward(x, weight, bias, num_groups, eps):
                 n_rows,
                 n_cols,
                 x.shape[-1],
-                2,
                 x.shape[-2] // 2,
                 eps=eps,
                 BLOCK_ROWS=BLOCK_ROWS,
@@ -368,7 +361,6 @@ def group_norm_backward(dy, x, weight, sum_x, rstd, needs_dx=True, needs_dweight
                 n_rows,
                 n_cols,
                 dy.shape[-1],
-                2,
                 dy.shape[-2] // 2,
                 NEEDS_DX=needs_dx,
                 BLOCK_ROWS=BLOCK_ROWS,
@@ -389,7 +381,6 @@ def group_norm_backward(dy, x, weight, sum_x, rstd, needs_dx=True, needs_dweight
                     n_rows,
                     n_cols,
                     dy.shape[-1],
-                    2,
                     dy.shape[-2] // 2,
                     BLOCK_ROWS=BLOCK_ROWS,
                     BLOCK_COLS=BLOCK_COLS,
@@ -409,7 +400,6 @@ def group_norm_backward(dy, x, weight, sum_x, rstd, needs_dx=True, needs_dweight
                 n_rows,
                 n_cols,
                 dy.shape[-1],
-                2,
                 dy.shape[-2] // 2,
                 BLOCK_ROWS=BLOCK_ROWS,
                 BLOCK_COLS=BLOCK_COLS,
