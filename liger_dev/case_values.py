@@ -1,6 +1,7 @@
 """A reference and a profile go in; what the template of a kernel's tests prints comes out: inputs, shapes, cases."""
 
 from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field
 from typing import Any
@@ -33,11 +34,12 @@ Batch = tuple[str | int, ...]
 @dataclass(frozen=True)
 class SizeDemands:
     """Which sizes an op takes: multiples of `divisors`, no part larger than its whole in `limits`, and those that reach
-    `least`."""
+    `least`. `counts` are the arguments that say how many parts an axis has."""
 
     divisors: Mapping[str, int] = field(default_factory=dict)
     limits: Mapping[str, str] = field(default_factory=dict)
     least: Mapping[str, int] = field(default_factory=dict)
+    counts: Sequence[str] = ()
 
     def multiple(self, axis: str) -> int:
         return next((number for name, number in self.divisors.items() if _axis(name) == axis), 1)
@@ -82,8 +84,8 @@ def case_values(
         "refused_shapes": _names(_refused(reference)) if _refused(reference) else "",
         "has_integers": len(floats) < len(reference.tensors),
         "absent": ", ".join(map(_names, absent)),
-        **_scalar_cases(reference),
-        **_module_cases(reference, profile),
+        **_scalar_cases(reference, demands),
+        **_module_cases(reference, profile, demands),
     }
 
 
@@ -97,12 +99,12 @@ def _refused(reference: Reference) -> list[str]:
     return [tensor.name for tensor in reference.tensors[1:] if tensor.shape and is_bound(tensor)]
 
 
-def _scalar_cases(reference: Reference) -> dict[str, Any]:
+def _scalar_cases(reference: Reference, demands: SizeDemands) -> dict[str, Any]:
     """Scalars without a default stand in the constant SCALARS of the test file, if there are any."""
     required = [f'"{s.name}": {_required(s)}' for s in reference.scalars if s.default is None]
     return {
         "required_scalars": "{" + ", ".join(required) + "}" if required else "",
-        "other_scalars": ", ".join(_item(s.name, value) for s in reference.scalars for value in _others(s)),
+        "other_scalars": ", ".join(_item(s.name, value) for s in reference.scalars for value in _others(s, demands)),
         "scalars_argument": ", SCALARS" if required else "",
         "scalars_text": "SCALARS" if required else "{}",
         "scalars_unpacked": ", **SCALARS" if required else "",
@@ -198,13 +200,15 @@ def _at_rank(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
     return (1,) * (rank - len(shape)) + shape
 
 
-def _others(scalar: Scalar) -> list[str]:
+def _others(scalar: Scalar, demands: SizeDemands) -> list[str]:
     """A value other than the default, where one can be told: an op that ignores the argument must fail."""
     match scalar.default:
         case bool():
             return [literal(not scalar.default)]
         case float():
             return [literal(round(1.5 * scalar.default + 0.25, 2))]
+        case int() if scalar.name in demands.counts:
+            return ["1"]
     return []
 
 
@@ -212,7 +216,7 @@ def _required(scalar: Scalar) -> str:
     return {"int": "1", "float": "0.5", "bool": "True"}.get(scalar.type, "None")
 
 
-def _module_cases(reference: Reference, profile: KernelProfile) -> dict[str, Any]:
+def _module_cases(reference: Reference, profile: KernelProfile, demands: SizeDemands) -> dict[str, Any]:
     """How tests make a module for given inputs: its sizes are read from the parameters' shapes."""
     shapes = {tensor.name: tensor.shape for tensor in reference.tensors}
     sizes: dict[str, str] = {}
@@ -221,7 +225,7 @@ def _module_cases(reference: Reference, profile: KernelProfile) -> dict[str, Any
             for index, axis in enumerate(param.shape):
                 sizes.setdefault(str(axis), f'inputs["{param.name}"].shape[{index}]')
     stored = [param.name for param in profile.module_init_params]
-    others = [_item(s.name, value) for s in reference.scalars for value in _others(s) if s.name in stored]
+    others = [_item(s.name, value) for s in reference.scalars for value in _others(s, demands) if s.name in stored]
     base = _init_arguments(profile, sizes)
     place = ["device=DEVICE"] if profile.learnable_params else []
     optional = {t.name for t in reference.tensors if t.optional} | {

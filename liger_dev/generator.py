@@ -101,7 +101,9 @@ def kernel_files(
     An `op_text` that somebody else has written takes the place of the op template's.
     """
     demands = op.get("op", {})
-    sizes = SizeDemands(demands.get("divisors", {}), demands.get("limits", {}), demands.get("least", {}))
+    sizes = SizeDemands(
+        demands.get("divisors", {}), demands.get("limits", {}), demands.get("least", {}), demands.get("counts", ())
+    )
     named = {**values(reference, profile, sizes, demands.get("counted_axes", ())), **op}
     texts = render_all((t for t in templates if not (op_text and t == OP)), named)
     if op_text:

@@ -104,7 +104,7 @@ def check_bool(**tensors: torch.Tensor) -> None:
 
 def check_divisible(name: str, size: int, divisor: int) -> None:
     """Raises ValueError unless a size can be taken apart as the operation does."""
-    if size % divisor:
+    if divisor < 1 or size % divisor:
         raise ValueError(f"{name} must be a multiple of {divisor}, not {size}")
 
 

@@ -1,5 +1,6 @@
 """The compiler: a PyTorch reference in, the text of a Triton op with its backward out. No model, no disk, no network."""
 
+import re
 import tempfile
 
 from collections.abc import Callable
@@ -28,6 +29,7 @@ from liger_dev.compiler.simplify import absorb_sums
 from liger_dev.compiler.simplify import simplify
 from liger_dev.compiler.trace import load_function
 from liger_dev.compiler.trace import trace
+from liger_dev.compiler.verify import counts
 from liger_dev.compiler.verify import verify
 from liger_dev.records import Reference
 
@@ -68,10 +70,20 @@ def differentiated(reference: Reference, fn: Callable[..., Any], source: Path) -
     simplify(graph)
     absorb_sums(graph)
     verify(graph, reference, fn)
+    _settle_counts(graph, reference, fn)
     expand(graph)
     name_gradients(graph)
     graph.check()
     return graph
+
+
+def _settle_counts(graph: Graph, reference: Reference, fn: Callable[..., Any]) -> None:
+    """Sizes that merely have an argument's value become that number; the argument is then refused at other values."""
+    for name, proven in counts(graph, reference, fn).items():
+        if not proven:
+            number = next(str(s.default) for s in reference.scalars if s.name == name)
+            for axis, size in graph.sizes.items():
+                graph.sizes[axis] = re.sub(rf"\b{name}\b", number, size)
 
 
 def scheduled(reference: Reference, graph: Graph, options: Options) -> Host:

@@ -7,7 +7,7 @@ from liger_dev.compiler.ir import Graph
 from liger_dev.ranks import accepts_any_rank
 from liger_dev.records import Reference
 
-_DIVIDED = re.compile(r"(\w+)\.shape\[(-?\d+)\] // (\d+)")
+_DIVIDED = re.compile(r"(\w+)\.shape\[(-?\d+)\] // (\w+)")
 _DIFFERENCE = re.compile(r"(\w+)\.shape\[(-?\d+)\] - (\w+)\.shape\[(-?\d+)\]")
 _READ = re.compile(r"(\w+)\.shape\[(-?\d+)\]")
 
@@ -15,20 +15,22 @@ _READ = re.compile(r"(\w+)\.shape\[(-?\d+)\]")
 def divisors(graph: Graph, reference: Reference) -> dict[str, int]:
     """For each axis of the reference that slices or views take apart, the number that its size must be a multiple of."""
     found: dict[str, int] = {}
+    usual = {scalar.name: scalar.default for scalar in reference.scalars}
     for size in graph.sizes.values():
         for name, position, number in _DIVIDED.findall(size):
             axis = _axis(reference, name, int(position))
             if axis:
-                found[axis] = max(found.get(axis, 1), int(number))
+                found[axis] = max(found.get(axis, 1), int(usual.get(number, number)))
     return found
 
 
 def divisibility_checks(graph: Graph) -> list[str]:
     """The statements that refuse sizes that don't divide."""
-    wanted: dict[tuple[str, str], int] = {}
+    wanted: dict[tuple[str, str], str] = {}
     for size in graph.sizes.values():
         for name, position, number in _DIVIDED.findall(size):
-            wanted[name, position] = max(wanted.get((name, position), 1), int(number))
+            known = wanted.get((name, position), "1")
+            wanted[name, position] = max(known, number, key=int) if known.isdigit() and number.isdigit() else number
     return [f'check_divisible("{n}.shape[{p}]", {n}.shape[{p}], {number})' for (n, p), number in wanted.items()]
 
 

@@ -95,7 +95,7 @@ class Output:
 @dataclass
 class Graph:
     """All values of one operation, forward and backward; `names` and `lines` come from the reference's source, `sizes`
-    are axes' sizes as Python expressions over the tensor arguments, `extents` those that they were traced with. An axis
+    are axes' sizes as Python expressions over the arguments, `extents` those that they were traced with. An axis
     in `lengths` is as long as another one and so many elements more."""
 
     inputs: list[Input] = field(default_factory=list)
@@ -132,6 +132,10 @@ class Graph:
         other, less = self.lengths.get(than, (than, 0))
         assert base == other, f"{axis} and {than} are not related"
         return more - less
+
+    def is_given(self, axis: str) -> bool:
+        """Whether an axis's size is a number or an argument, which no tensor's shape is needed for."""
+        return self.sizes[axis].isdigit() or self.sizes[axis].isidentifier()
 
     # Leaves
 

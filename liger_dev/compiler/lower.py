@@ -89,7 +89,7 @@ def _restart(state: Lowering, split: SplitAxis, parts: dict[str, tuple[str, ...]
         if known:
             names.append(known)
         elif static:
-            names.append(state.new_axis(f"{split.axis}_{i}", size, str(size)))
+            names.append(state.new_axis(f"{split.axis}_{i}", size, _argument(state, size) or str(size)))
         else:
             names.append("")
     for i, name in enumerate(names):
@@ -105,6 +105,12 @@ def _restart(state: Lowering, split: SplitAxis, parts: dict[str, tuple[str, ...]
     if first:
         graph.inputs.clear()
         graph.names.clear()
+
+
+def _argument(state: Lowering, size: int) -> str:
+    """The integer argument that a static size may come from: the only one of that value. `counts.prove` tries it."""
+    found = [s.name for s in state.reference.scalars if s.type == "int" and s.default == size]
+    return found[0] if len(found) == 1 and found[0] not in state.traced.tags else ""
 
 
 def _factor(size: str) -> str:

@@ -187,7 +187,7 @@ def split_merged(state: Lowering, a: tuple[str, ...], b: tuple[str, ...]) -> Non
     for one, other in ((a, b), (b, a)):
         if len(one) == 1 and len(other) == 2 and state.extent(one) == state.extent(other):
             sizes = state.hints[other[0]], state.hints[other[1]]
-            raise SplitAxis(one[0], sizes, (False, state.graph.sizes[other[1]].isdigit()))
+            raise SplitAxis(one[0], sizes, (False, state.graph.is_given(other[1])))
 
 
 def dtype_of(state: Lowering, terms: list[Term], dtype: torch.dtype | None = None) -> frozenset[str]:

@@ -46,6 +46,7 @@ def operation_values(host: Host) -> dict[str, Any]:
             *needs,
         ],  # type: ignore[misc]
         "sizes": [(name, graph.sizes[axis]) for axis, name in sizes.items()],
+        "counts": [s.name for s in reference.scalars if s.name in graph.sizes.values()],
         "divisors": divisors(graph, reference),
         "limits": limits(graph, reference),
         "least": least_sizes(graph),

@@ -23,8 +23,8 @@ class Shapes:
                 if dim == (axis,):
                     return f"{name}.shape[{i - len(dims)}]"
         size = self.graph.sizes[axis]
-        if size.isdigit():
-            return size
+        if self.graph.is_given(axis):
+            return size if self.given is None or size.isdigit() else self.given.setdefault(axis, size)
         for name, dims in self.tensors.items():
             for i, dim in enumerate(dims):
                 if axis in dim:
@@ -77,7 +77,7 @@ class Shapes:
 
     def known(self, axis: str, own: str) -> bool:
         others = [dims for name, dims in self.tensors.items() if name != own]
-        return any(dim == (axis,) for dims in others for dim in dims) or self.graph.sizes[axis].isdigit() or not own
+        return any(dim == (axis,) for dims in others for dim in dims) or self.graph.is_given(axis) or not own
 
     def dim(self, axes: tuple[str, ...]) -> str:
         if not axes:

@@ -4,6 +4,7 @@ anything is emitted from them."""
 import math
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -53,6 +54,23 @@ def verify(graph: Graph, reference: Reference, fn: Callable[..., Any]) -> None:
                 _verify_at(graph, reference, fn, {**usual, scalar.name: other}, f" at {scalar.name}={other}")
             except (ValueError, RuntimeError):
                 pass  # the reference itself refuses that value
+
+
+def counts(graph: Graph, reference: Reference, fn: Callable[..., Any]) -> dict[str, bool]:
+    """The integer arguments that are taken for the size of an axis (a number of groups), and whether they are: the graph
+    agrees with the reference at another number too."""
+    usual = {s.name: 0.7182818 if s.default is None and s.type == "float" else s.default for s in reference.scalars}
+    proven = {}
+    for axis, name in graph.sizes.items():
+        if name in usual:
+            other = graph.extents[axis] + 1
+            varied = replace(graph, extents={**graph.extents, axis: other})
+            try:
+                _verify_at(varied, reference, fn, {**usual, name: other}, f" at {name}={other}")
+                proven[name] = True
+            except (ValueError, RuntimeError, Unsupported):
+                proven[name] = False
+    return proven
 
 
 def _verify_at(

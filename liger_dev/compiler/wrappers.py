@@ -57,7 +57,7 @@ def _static(host: Host) -> list[str]:
     """Refusals of flags and integers other than the ones that the kernels were compiled for."""
     graph = host.graph
     values = graph.walk([*(o.value for o in graph.outputs), *graph.gradients.values()])
-    used = {value.attr("name") for value in values if value.op == "param"}
+    used = {value.attr("name") for value in values if value.op == "param"} | {*graph.sizes.values()}
     fixed = [s for s in host.reference.scalars if s.name not in used and s.type != "float"]
     return [f'check_static("{s.name}", {s.name}, {s.default!r})' for s in fixed]
 

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from compiler_cases import written
+
 from liger_dev.case_values import SizeDemands
 from liger_dev.compiler import compile_op
 from liger_dev.loading import load
@@ -32,3 +34,25 @@ def test_cases_hold_no_part_larger_than_its_whole(partial):
     assert "R=6" in found["make_inputs_signature"]
     assert min(map(int, found["cases"])) == 6
     assert found["refused_shapes"] == '["sin"]'  # x alone has D: one more column is another valid size
+
+
+def groups(scale: str):
+    body = f"""
+groups = x.float().reshape(x.shape[0], num_groups, -1)
+y = ((groups - groups.mean(-1, keepdim=True)) * {scale}).reshape(x.shape)
+return y.to(x.dtype)
+"""
+    return compile_op(written("x, num_groups: int = 2", body, x=("B", "C", "T")), {}).op["op"]
+
+
+def test_a_number_of_groups_is_an_argument():
+    op = groups("3.0")
+    assert op["counts"] == ["num_groups"]
+    assert 'check_divisible("x.shape[-2]", x.shape[-2], num_groups)' in op["forward_body"]
+    assert "check_static" not in op["helpers"]
+
+
+def test_a_number_that_is_more_than_a_size_is_fixed():
+    op = groups("(3.0 if num_groups == 2 else 4.0)")
+    assert op["counts"] == []
+    assert 'check_static("num_groups", num_groups, 2)' in op["forward_body"]

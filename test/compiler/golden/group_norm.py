@@ -21,7 +21,6 @@ from kernels.ops.utils import check_divisible
 from kernels.ops.utils import check_floating
 from kernels.ops.utils import check_rank
 from kernels.ops.utils import check_shape
-from kernels.ops.utils import check_static
 from kernels.ops.utils import device_guard
 from kernels.ops.utils import loop_settings
 from kernels.ops.utils import row_settings
@@ -38,6 +37,7 @@ def _group_norm_forward_kernel(
     n_rows,
     n_cols,
     n_T,
+    n_C_0,
     n_C_1,
     eps: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
@@ -49,7 +49,7 @@ def _group_norm_forward_kernel(
     col_mask = cols < n_cols
     mask = row_mask & col_mask
     offsets = rows * n_cols + cols
-    weight_offsets = rows % 2 * n_C_1 + cols // n_T
+    weight_offsets = rows % n_C_0 * n_C_1 + cols // n_T
 
     x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
     weight = tl.load(weight_ptr + weight_offsets, mask=mask, other=0.0).to(tl.float32)
@@ -77,6 +77,7 @@ def _group_norm_forward_looped_kernel(
     n_rows,
     n_cols,
     n_T,
+    n_C_0,
     n_C_1,
     eps: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
@@ -111,7 +112,7 @@ def _group_norm_forward_looped_kernel(
         cols = (start + tl.arange(0, BLOCK_COLS).to(tl.int64))[None, :]
         mask = row_mask & (cols < n_cols)
         offsets = rows * n_cols + cols
-        weight_offsets = rows % 2 * n_C_1 + cols // n_T
+        weight_offsets = rows % n_C_0 * n_C_1 + cols // n_T
 
         x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
         weight = tl.load(weight_ptr + weight_offsets, mask=mask, other=0.0).to(tl.float32)
@@ -138,6 +139,7 @@ def _group_norm_backward_kernel(
     n_rows,
     n_cols,
     n_T,
+    n_C_0,
     n_C_1,
     NEEDS_DX: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
@@ -149,7 +151,7 @@ def _group_norm_backward_kernel(
     col_mask = cols < n_cols
     mask = row_mask & col_mask
     offsets = rows * n_cols + cols
-    weight_offsets = rows % 2 * n_C_1 + cols // n_T
+    weight_offsets = rows % n_C_0 * n_C_1 + cols // n_T
 
     dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
     x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
@@ -179,6 +181,7 @@ def _group_norm_backward_looped_kernel(
     n_rows,
     n_cols,
     n_T,
+    n_C_0,
     n_C_1,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLS: tl.constexpr,
@@ -194,7 +197,7 @@ def _group_norm_backward_looped_kernel(
         cols = (start + tl.arange(0, BLOCK_COLS).to(tl.int64))[None, :]
         mask = row_mask & (cols < n_cols)
         offsets = rows * n_cols + cols
-        weight_offsets = rows % 2 * n_C_1 + cols // n_T
+        weight_offsets = rows % n_C_0 * n_C_1 + cols // n_T
 
         dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
         x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
@@ -210,7 +213,7 @@ def _group_norm_backward_looped_kernel(
         cols = (start + tl.arange(0, BLOCK_COLS).to(tl.int64))[None, :]
         mask = row_mask & (cols < n_cols)
         offsets = rows * n_cols + cols
-        weight_offsets = rows % 2 * n_C_1 + cols // n_T
+        weight_offsets = rows % n_C_0 * n_C_1 + cols // n_T
 
         dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
         x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
@@ -234,6 +237,7 @@ def _group_norm_dweight_kernel(
     n_rows,
     n_cols,
     n_T,
+    n_C_0,
     n_C_1,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLS: tl.constexpr,
@@ -246,7 +250,7 @@ def _group_norm_dweight_kernel(
         cols = (start + tl.arange(0, BLOCK_COLS).to(tl.int64))[None, :]
         mask = row_mask & (cols < n_cols)
         dy_offsets = cols // n_T * (n_T * n_rows) + rows * n_T + cols % n_T
-        sum_x_offsets = cols // n_T * 2 + rows // n_C_1
+        sum_x_offsets = cols // n_T * n_C_0 + rows // n_C_1
 
         dy = tl.load(dy_ptr + dy_offsets, mask=mask, other=0.0).to(tl.float32)
         x = tl.load(x_ptr + dy_offsets, mask=mask, other=0.0).to(tl.float32)
@@ -288,17 +292,14 @@ def _group_norm_dbias_kernel(
 
 def group_norm_forward(x, weight, bias, num_groups, eps):
     """Returns y, x, weight, sum_x, rstd."""
-    check_static("num_groups", num_groups, 2)
     check_floating(x=x, weight=weight, bias=bias)
-    check_shape("x", x, (x.shape[-3], x.shape[-2], x.shape[-1]))
-    check_shape("weight", weight, (weight.shape[-1],))
     check_shape("bias", bias, weight.shape)
-    check_divisible("x.shape[-2]", x.shape[-2], 2)
+    check_divisible("x.shape[-2]", x.shape[-2], num_groups)
     check_rank("x", x, 3)
     x = x.contiguous()
     weight = weight.contiguous()
     bias = bias.contiguous()
-    n_rows, n_cols = x.shape[-3] * 2, (x.shape[-2] // 2) * x.shape[-1]
+    n_rows, n_cols = x.shape[-3] * num_groups, (x.shape[-2] // num_groups) * x.shape[-1]
     y = torch.empty_like(x)
     sum_x = torch.empty(n_rows, dtype=torch.float32, device=x.device)
     rstd = torch.empty(n_rows, dtype=torch.float32, device=x.device)
@@ -315,7 +316,8 @@ def group_norm_forward(x, weight, bias, num_groups, eps):
                 n_rows,
                 n_cols,
                 x.shape[-1],
-                x.shape[-2] // 2,
+                num_groups,
+                x.shape[-2] // num_groups,
                 eps=eps,
                 BLOCK_ROWS=BLOCK_ROWS,
                 BLOCK_COLS=BLOCK_COLS,
@@ -334,7 +336,8 @@ def group_norm_forward(x, weight, bias, num_groups, eps):
                 n_rows,
                 n_cols,
                 x.shape[-1],
-                x.shape[-2] // 2,
+                num_groups,
+                x.shape[-2] // num_groups,
                 eps=eps,
                 BLOCK_ROWS=BLOCK_ROWS,
                 BLOCK_COLS=BLOCK_COLS,
@@ -343,10 +346,10 @@ def group_norm_forward(x, weight, bias, num_groups, eps):
     return y, x, weight, sum_x, rstd
 
 
-def group_norm_backward(dy, x, weight, sum_x, rstd, needs_dx=True, needs_dweight=True, needs_dbias=True):
+def group_norm_backward(dy, x, weight, sum_x, rstd, num_groups, needs_dx=True, needs_dweight=True, needs_dbias=True):
     """Returns dx, dweight, dbias."""
     dy = dy.contiguous()
-    n_rows, n_cols = dy.shape[-3] * 2, (dy.shape[-2] // 2) * dy.shape[-1]
+    n_rows, n_cols = dy.shape[-3] * num_groups, (dy.shape[-2] // num_groups) * dy.shape[-1]
     dx = torch.empty_like(x) if needs_dx else None
     if n_cols <= LONG_ROW:
         BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
@@ -361,7 +364,8 @@ def group_norm_backward(dy, x, weight, sum_x, rstd, needs_dx=True, needs_dweight
                 n_rows,
                 n_cols,
                 dy.shape[-1],
-                dy.shape[-2] // 2,
+                num_groups,
+                dy.shape[-2] // num_groups,
                 NEEDS_DX=needs_dx,
                 BLOCK_ROWS=BLOCK_ROWS,
                 BLOCK_COLS=BLOCK_COLS,
@@ -381,7 +385,8 @@ def group_norm_backward(dy, x, weight, sum_x, rstd, needs_dx=True, needs_dweight
                     n_rows,
                     n_cols,
                     dy.shape[-1],
-                    dy.shape[-2] // 2,
+                    num_groups,
+                    dy.shape[-2] // num_groups,
                     BLOCK_ROWS=BLOCK_ROWS,
                     BLOCK_COLS=BLOCK_COLS,
                     num_warps=num_warps,
@@ -400,7 +405,8 @@ def group_norm_backward(dy, x, weight, sum_x, rstd, needs_dx=True, needs_dweight
                 n_rows,
                 n_cols,
                 dy.shape[-1],
-                dy.shape[-2] // 2,
+                num_groups,
+                dy.shape[-2] // num_groups,
                 BLOCK_ROWS=BLOCK_ROWS,
                 BLOCK_COLS=BLOCK_COLS,
                 num_warps=num_warps,
@@ -440,6 +446,7 @@ class LigerGroupNormFunction(torch.autograd.Function):
     def forward(ctx, x, weight, bias, num_groups, eps):
         y, x, weight, sum_x, rstd = group_norm_forward(x, weight, bias, num_groups, eps)
         ctx.save_for_backward(x, weight, sum_x, rstd)
+        ctx.num_groups = num_groups
         return y
 
     @staticmethod
@@ -452,6 +459,7 @@ class LigerGroupNormFunction(torch.autograd.Function):
             weight,
             sum_x,
             rstd,
+            ctx.num_groups,
             needs_dx=ctx.needs_input_grad[0],
             needs_dweight=ctx.needs_input_grad[1],
             needs_dbias=ctx.needs_input_grad[2],
