@@ -205,7 +205,7 @@ def _run_calls(agent: Agent, transcript: Transcript, calls: list[Event], say: Ca
         text, is_error, output = run_tool(agent.tools, call["name"], call["input"])
         results.append(_result(call, text, is_error))
         if output is not None and not is_error:
-            accepted = {"kind": "end", "summary": text, "output": output}
+            accepted = {"kind": "end", "output": output}
     staged = {path: text for path, text in agent.files.items() if before.get(path) != text}
     # One event, so that a kill can't leave a call that was accepted in a talk that goes on.
     transcript.append({**_results(results, staged), **(accepted or {})})

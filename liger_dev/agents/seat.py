@@ -50,7 +50,7 @@ class Seat:
         Raises LimitReached and ModelFailed, with the command that goes on.
         """
         key = digest([self.model, agent.system, agent.task, [tool.definition() for tool in agent.tools], agent.basis])
-        transcript = Transcript(self.run.folder / FOLDER / f"{agent.name}-{key[:8]}.jsonl")
+        transcript = Transcript(self._place(f"{agent.name}-{key[:8]}.jsonl"))
         if transcript.last() == "end":
             return transcript.events[-1]["output"]
         check_budget(self.model, self.limits.dollars)
@@ -63,6 +63,13 @@ class Seat:
                 return run(agent, client, transcript, self.limits, already=already, say=self.say)
         except LigerDevError as error:
             raise replace(error, todo=error.todo.replace(" RUN", f" {self.run.id}")) from None
+
+    def _place(self, name: str) -> Path:
+        """Where the talk is kept, numbered in the order in which the run's talks began."""
+        folder = self.run.folder / FOLDER
+        begun = sorted(folder.glob("*.jsonl"))
+        found = next((path for path in begun if path.name.partition("-")[2] == name), None)
+        return found or folder / f"{len(begun) + 1:03}-{name}"
 
 
 def seat_of(context: Context) -> Seat:

@@ -77,7 +77,7 @@ def spent(events: list[Event]) -> Spent:
 
 
 def read_all(run_folder: Path) -> list[Transcript]:
-    """The transcripts of a run, in order of their names."""
+    """The transcripts of a run, in the order in which they began."""
     return [Transcript(path) for path in sorted((run_folder / FOLDER).glob("*.jsonl"))]
 
 
@@ -108,7 +108,7 @@ def lines_of(transcript: Transcript) -> Iterator[str]:
                 yield f"[stopped] {event['what']}"
             case "end":
                 yield from _message_lines(event)
-                yield f"[handed in] {event['summary']}"
+                yield "[handed in]"
 
 
 def _message_lines(event: Event) -> Iterator[str]:
