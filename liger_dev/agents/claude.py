@@ -93,7 +93,7 @@ class Claude:
             except _Cut as error:
                 if cut == CUTS:
                     raise ModelFailed(f"the answer was cut off {cut + 1} times: {error}", "", _RESUME) from None
-                self._say("the connection was cut in the middle of an answer; asking again")
+                self._say("an answer did not arrive whole; asking again")
         raise AssertionError("the last try returns or raises")
 
     def _stream(self, request: dict[str, Any]) -> dict[str, Any]:
