@@ -1,11 +1,13 @@
 """A reference and a profile go in; what the template of a kernel's tests prints comes out: inputs, shapes, cases."""
 
+from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field
 from typing import Any
 
+from liger_dev.choices import settings
 from liger_dev.literals import literal
 from liger_dev.profile import KernelProfile
 from liger_dev.records import Reference
@@ -104,7 +106,7 @@ def _scalar_cases(reference: Reference, demands: SizeDemands) -> dict[str, Any]:
     required = [f'"{s.name}": {_required(s)}' for s in reference.scalars if s.default is None]
     return {
         "required_scalars": "{" + ", ".join(required) + "}" if required else "",
-        "other_scalars": ", ".join(_item(s.name, value) for s in reference.scalars for value in _others(s, demands)),
+        "other_scalars": ", ".join(_other_scalars(reference.scalars, demands)),
         "scalars_argument": ", SCALARS" if required else "",
         "scalars_text": "SCALARS" if required else "{}",
         "scalars_unpacked": ", **SCALARS" if required else "",
@@ -112,8 +114,14 @@ def _scalar_cases(reference: Reference, demands: SizeDemands) -> dict[str, Any]:
     }
 
 
-def _item(name: str, value: str) -> str:
-    return f'{{"{name}": {value}}}'
+def _other_scalars(scalars: Sequence[Scalar], demands: SizeDemands, names: Collection[str] | None = None) -> list[str]:
+    """Dictionaries of what differs from the defaults: each setting that has kernels of its own, then each other value.
+    `names`: those that may differ."""
+    wanted = [s for s in scalars if names is None or s.name in names]
+    usual, *others = settings(wanted)
+    changed = [{n: literal(v) for n, v in row.items() if v != usual[n]} for row in others]
+    changed += [{s.name: value} for s in wanted if not s.choices for value in _others(s, demands)]
+    return ["{" + ", ".join(f'"{name}": {value}' for name, value in row.items()) + "}" for row in changed]
 
 
 def _names(names: list[str]) -> str:
@@ -213,6 +221,8 @@ def _others(scalar: Scalar, demands: SizeDemands) -> list[str]:
 
 
 def _required(scalar: Scalar) -> str:
+    if scalar.choices:
+        return literal(scalar.choices[0])
     return {"int": "1", "float": "0.5", "bool": "True"}.get(scalar.type, "None")
 
 
@@ -225,7 +235,7 @@ def _module_cases(reference: Reference, profile: KernelProfile, demands: SizeDem
             for index, axis in enumerate(param.shape):
                 sizes.setdefault(str(axis), f'inputs["{param.name}"].shape[{index}]')
     stored = [param.name for param in profile.module_init_params]
-    others = [_item(s.name, value) for s in reference.scalars for value in _others(s, demands) if s.name in stored]
+    others = _other_scalars(reference.scalars, demands, stored)
     base = _init_arguments(profile, sizes)
     place = ["device=DEVICE"] if profile.learnable_params else []
     optional = {t.name for t in reference.tensors if t.optional} | {
@@ -249,7 +259,10 @@ def _module_cases(reference: Reference, profile: KernelProfile, demands: SizeDem
 def _init_arguments(profile: KernelProfile, sizes: dict[str, str]) -> list[str]:
     """The arguments that a module can't be made without."""
     values = {"int": "1", "float": "0.5", "bool": "True", "str": '""'}
-    given = {param.name: sizes.get(param.name, values[param.type]) for param in profile.module_init_params}
+    given = {
+        param.name: literal(param.choices[0]) if param.choices else sizes.get(param.name, values[param.type])
+        for param in profile.module_init_params
+    }
     needed = [p.name for p in profile.module_init_params if p.default is None or p.name in sizes]
     return [f"{name}={given[name]}" for name in needed]
 

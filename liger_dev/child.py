@@ -40,7 +40,9 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
             return _load(request)
         case "analyze":
             loaded = _load(request)
-            return {**loaded, "profile": _compile(loaded["reference"], {})["profile"]}
+            compiled = _compile(loaded["reference"], {})
+            notes = [*loaded["notes"], *compiled["notes"]]
+            return {**loaded, "reference": compiled["reference"], "profile": compiled["profile"], "notes": notes}
         case "compile":
             return _compile(request["reference"], request["options"])
         case "cover":
@@ -66,7 +68,12 @@ def _compile(reference: dict[str, Any], options: dict[str, Any]) -> dict[str, An
     from liger_dev.compiler import compile_op
 
     compiled = compile_op(Reference.from_json(reference), options)
-    return {"profile": compiled.profile, "op": compiled.op}
+    return {
+        "profile": compiled.profile,
+        "op": compiled.op,
+        "reference": compiled.reference.to_json(),
+        "notes": compiled.notes,
+    }
 
 
 def _facts(reference: dict[str, Any], formulas: dict[str, str]) -> dict[str, Any]:
@@ -96,7 +103,7 @@ def _cover(request: dict[str, Any]) -> dict[str, Any]:
 
         profile = {"closest_existing_kernel": "none", **compiled["profile"]}
         with tempfile.TemporaryDirectory() as folder:
-            reference = Reference.from_json(loaded["reference"])
+            reference = Reference.from_json(compiled["reference"])
             said = disagreement(reference, profile, compiled["op"], Path(folder).resolve())
     return {"tier": compiled["profile"]["tier"], "disagreement": said}
 

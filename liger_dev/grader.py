@@ -120,7 +120,12 @@ def reference_of(text: str, profile: KernelProfile) -> Reference:
     defaults = {a.arg: d for a, d in zip(reversed(given), reversed(function.args.defaults))}
     defaults |= {a.arg: d for a, d in zip(function.args.kwonlyargs, function.args.kw_defaults) if d is not None}
     names = {tensor.name for tensor in tensors}
-    scalars = tuple(_scalar(a, defaults.get(a.arg)) for a in arguments if a.arg not in names)
+    choices = {param.name: tuple(param.choices) for param in profile.module_init_params}
+    scalars = tuple(
+        replace(_scalar(a, defaults.get(a.arg)), choices=choices.get(a.arg, ()))
+        for a in arguments
+        if a.arg not in names
+    )
     return Reference(profile.operation_name, text, tensors, scalars, "workspace")
 
 

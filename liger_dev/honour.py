@@ -120,8 +120,8 @@ def _block(derived: KernelProfile, edited: KernelProfile) -> dict[str, Any]:
 
 def _init_params(derived: KernelProfile, edited: KernelProfile) -> dict[str, Any]:
     """Defaults may change (templates print them); names and types belong to the reference."""
-    before = [(p.name, p.type) for p in derived.module_init_params]
-    after = [(p.name, p.type) for p in edited.module_init_params]
+    before = [(p.name, p.type, p.choices) for p in derived.module_init_params]
+    after = [(p.name, p.type, p.choices) for p in edited.module_init_params]
     if before != after:
         raise ProfileRefused(
             "module_init_params: names, types and order come from the reference; only defaults can be edited",

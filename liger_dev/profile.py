@@ -32,11 +32,13 @@ class TensorField(_Strict):
 
 
 class InitParam(_Strict):
-    """An argument of the module's `__init__`; `default: null` means that it has none."""
+    """An argument of the module's `__init__`; `default: null` means that it has none. `choices` are the values that it
+    may take where each has kernels of its own."""
 
     name: str = Field(pattern=_IDENTIFIER)
     type: Literal["int", "float", "bool", "str"]
-    default: int | float | bool | str | None = None
+    default: bool | int | float | str | None = None
+    choices: list[bool | int | float | str] = []
 
 
 class LearnableParam(_Strict):
@@ -115,6 +117,9 @@ def print_profile(profile: KernelProfile) -> str:
     for row in (*data["forward_inputs"], *data["forward_outputs"], *data["learnable_params"]):
         if not row["optional"]:
             del row["optional"]
+    for row in data["module_init_params"]:
+        if not row["choices"]:
+            del row["choices"]
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
 
 

@@ -20,7 +20,10 @@ _DIMENSION_ARGUMENTS = ("dim", "axis", "start_dim", "end_dim", "dim0", "dim1", "
 _DIMENSION_CALLS = ("mean", "sum", "amax", "amin", "max", "min", "softmax", "log_softmax", "logsumexp", "unsqueeze",
                     "squeeze", "cumsum", "norm", "var", "std", "prod", "argmax", "size", "chunk", "split", "cat",
                     "flatten")  # fmt: skip
-_RANK_CALLS = ("view", "reshape", "permute", "transpose", "t", "einsum", "movedim", "swapaxes", "bmm")
+_RANK_CALLS = ("view", "reshape", "permute", "transpose", "t", "einsum", "movedim", "swapaxes", "bmm", "group_norm",
+               "instance_norm", "batch_norm", "cross_entropy", "nll_loss", "multi_margin_loss")  # fmt: skip
+# They go over dimension 1 unless they are told another one.
+_SECOND_BY_DEFAULT = ("cosine_similarity", "normalize")
 
 
 def _depends_on_rank(node: ast.AST) -> bool:
@@ -28,7 +31,10 @@ def _depends_on_rank(node: ast.AST) -> bool:
         case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)):
             counted = [keyword.value for keyword in node.keywords if keyword.arg in _DIMENSION_ARGUMENTS]
             positional = node.args if name in _DIMENSION_CALLS else []
-            return name in _RANK_CALLS or any(_from_the_front(value) for value in [*counted, *positional])
+            second = name in _SECOND_BY_DEFAULT and not counted and len(node.args) < 3
+            return second or name in _RANK_CALLS or any(_from_the_front(value) for value in [*counted, *positional])
+        case ast.Constant(value="batchmean"):
+            return True
         case ast.Assign(targets=[ast.Tuple()], value=ast.Attribute(attr="shape")):
             return True
         case ast.Subscript(value=ast.Attribute(attr="shape"), slice=index):

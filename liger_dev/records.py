@@ -36,11 +36,16 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Scalar:
-    """A Python number, flag or string argument of a reference, with its default (None: it has none)."""
+    """A Python number, flag or string argument of a reference, with its default (None: it has none).
+
+    `choices` are the values that it may take, the default first, where each one gets kernels of its own; empty if it
+    is an argument of the kernels.
+    """
 
     name: str
     type: str
     default: Any = None
+    choices: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,7 +90,7 @@ class Reference:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Reference":
         tensors = tuple(Tensor(**{**t, "shape": tuple(t["shape"])}) for t in data["tensors"])
-        scalars = tuple(Scalar(**s) for s in data["scalars"])
+        scalars = tuple(Scalar(**{**s, "choices": tuple(s.get("choices", ()))}) for s in data["scalars"])
         return cls(**{**data, "tensors": tensors, "scalars": scalars, "assumptions": tuple(data["assumptions"])})
 
 

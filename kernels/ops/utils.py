@@ -126,10 +126,11 @@ def check_rank(name: str, tensor: torch.Tensor, rank: int) -> None:
         raise ValueError(f"{name} must have {rank} dimensions, not {tensor.dim()}")
 
 
-def check_static(name: str, value: object, compiled: object) -> None:
-    """Raises ValueError unless an argument has the value that the kernels were generated for."""
-    if value != compiled:
-        raise ValueError(f"{name} is {compiled!r} in this kernel, not {value!r}: generate one for that value")
+def check_static(name: str, value: object, *compiled: object) -> None:
+    """Raises ValueError unless an argument has a value that the kernels were generated for."""
+    if value not in compiled:
+        known = " or ".join(map(repr, compiled))
+        raise ValueError(f"{name} is {known} in this kernel, not {value!r}: generate one for that value")
 
 
 def check_shape(name: str, tensor: torch.Tensor | None, shape: tuple[int, ...]) -> None:

@@ -29,6 +29,9 @@ from liger_dev.compiler.simplify import absorb_sums
 from liger_dev.compiler.simplify import simplify
 from liger_dev.compiler.trace import load_function
 from liger_dev.compiler.trace import trace
+from liger_dev.compiler.variants import named_outputs
+from liger_dev.compiler.variants import share_kernels
+from liger_dev.compiler.variants import variants
 from liger_dev.compiler.verify import counts
 from liger_dev.compiler.verify import verify
 from liger_dev.records import Reference
@@ -36,10 +39,13 @@ from liger_dev.records import Reference
 
 @dataclass(frozen=True)
 class CompiledOp:
-    """`profile`: the facts for the kernel profile. `op`: the values that the op file's template lays out."""
+    """`profile`: the facts for the kernel profile. `op`: the values that the op file's template lays out. `reference`: as
+    it was given, with those choices of its arguments that can be compiled; `notes` say why others can't be."""
 
     profile: dict[str, Any]
     op: dict[str, Any]
+    reference: Reference
+    notes: tuple[str, ...] = ()
 
 
 def compile_op(reference: Reference, options: dict[str, Any]) -> CompiledOp:
@@ -51,19 +57,25 @@ def compile_op(reference: Reference, options: dict[str, Any]) -> CompiledOp:
     """
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder).resolve()
-        graph = differentiated(reference, load_function(reference, source), source / f"{reference.name}.py")
-    host = scheduled(reference, graph, Options.from_json(options))
-    return CompiledOp(describe(host), operation_values(host))
+        fn, path, chosen = load_function(reference, source), source / f"{reference.name}.py", Options.from_json(options)
+
+        def make(own: Reference, names: tuple[str, ...]) -> Host:
+            return scheduled(own, differentiated(own, fn, path, names), chosen)
+
+        narrowed, hosts, notes = variants(reference, make)
+    shared = share_kernels(hosts)
+    return CompiledOp(describe(shared[0][1]), operation_values(shared), narrowed, tuple(notes))
 
 
-def differentiated(reference: Reference, fn: Callable[..., Any], source: Path) -> Graph:
-    """The graph of outputs and gradients, simplified and checked against the reference."""
+def differentiated(reference: Reference, fn: Callable[..., Any], source: Path, names: tuple[str, ...] = ()) -> Graph:
+    """The graph of outputs (called `names`, if there are any) and gradients, simplified and checked against the reference."""
     graph = Graph()
 
     def lowered(absent: frozenset[str] = frozenset()) -> list[Output]:
         return lower(graph, trace(fn, reference, source, absent, ROWS), reference)
 
     graph.outputs[:] = lowered()
+    named_outputs(graph, names)
     leaf_names(graph)
     find_neutrals(graph, lambda name: lowered(frozenset({name})))
     differentiate(graph, [tensor.name for tensor in reference.tensors if tensor.dtype == "float"])

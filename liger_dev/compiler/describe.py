@@ -114,7 +114,10 @@ def _module(host: Host) -> dict[str, Any]:
     return {
         "module_init_params": [
             *({"name": name, "type": "int", "default": None} for name in sizes),
-            *({"name": s.name, "type": s.type, "default": s.default} for s in host.reference.scalars),
+            *(
+                {"name": s.name, "type": s.type, "default": s.default, "choices": list(s.choices)}
+                for s in host.reference.scalars
+            ),
         ],
         "learnable_params": [
             {

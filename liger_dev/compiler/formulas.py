@@ -1,5 +1,6 @@
 """Values in, formulas out, in the words of the inputs: `y = x_hat * weight, where x_hat = x * rstd, rstd = …`."""
 
+from collections.abc import Collection
 from collections.abc import Iterable
 
 from liger_dev.compiler.ir import Graph
@@ -12,9 +13,9 @@ from liger_dev.compiler.ops import SUM
 from liger_dev.compiler.ops import Op
 
 
-def formula(graph: Graph, name: str, value: Value, known: Iterable[str] = ()) -> str:
+def formula(graph: Graph, name: str, value: Value, known: Iterable[str] = (), printed: Collection[str] = ()) -> str:
     """`name = …`, with a definition for every named value that it uses, each once, the first used first; not for those
-    whose names are `known`."""
+    whose names are `known`, and no definition that is `printed` elsewhere."""
     skip = set(known)
     definitions = {name: _Speller(graph, value).text(value)}
     queue = list(_Speller(graph, value).used(value))
@@ -24,19 +25,20 @@ def formula(graph: Graph, name: str, value: Value, known: Iterable[str] = ()) ->
             speller = _Speller(graph, part)
             definitions[graph.names[part]] = speller.text(part)
             queue += speller.used(part)
-    first, *others = (f"{key} = {text}" for key, text in definitions.items())
+    first, *all_others = (f"{key} = {text}" for key, text in definitions.items())
+    others = [text for text in all_others if text not in printed]
     return f"{first}, where {', '.join(others)}" if others else first
 
 
-def formulas(graph: Graph) -> list[str]:
-    """All outputs and gradients, each named value defined where it is first used."""
+def formulas(graph: Graph, printed: Collection[str] = ()) -> list[str]:
+    """All outputs and gradients, each named value defined where it is first used; not if it is so `printed` already."""
     known: set[str] = set()
     lines = []
     roots = [*((o.name, o.value) for o in graph.outputs), *gradient_roots(graph)]
     for name, value in roots:
         same = graph.names.get(value)
         if same != name or same not in known:
-            lines.append(f"{name} = {same}" if same in known else formula(graph, name, value, known))
+            lines.append(f"{name} = {same}" if same in known else formula(graph, name, value, known, printed))
         used = [v for v in graph.walk([value]) if v in graph.names]
         reads = [v for v in used if v.op == "input" and is_moved(graph, v.attr("slices"))]
         lines += [read for v in reads if graph.names[v] not in known and (read := _read(graph, v))]

@@ -1,6 +1,8 @@
 """Everything that the wrappers around kernels need to know, and the values of the autograd Function."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Value
@@ -15,7 +17,8 @@ from liger_dev.records import Reference
 
 @dataclass(frozen=True)
 class Host:
-    """Everything that the wrappers need to know; `texts` are the kernels by name."""
+    """Everything that the wrappers need to know; `texts` are the kernels by name, `backward_names` the tensors that the
+    backward wrapper is given for any setting of static arguments."""
 
     reference: Reference
     graph: Graph
@@ -24,6 +27,7 @@ class Host:
     forward: tuple[Launch, ...]
     backward: tuple[Launch, ...]
     texts: dict[str, KernelText]
+    backward_names: frozenset[str] = frozenset()
 
     @property
     def main(self) -> KernelSpec:
@@ -47,7 +51,8 @@ class Host:
 
     @property
     def backward_scalars(self) -> list[str]:
-        used = {name for launch in self.backward for text in self.kernels(launch) for name in text.scalars}
+        texts = [text for launch in self.backward for text in self.kernels(launch)]
+        used = {name for text in texts for name in (*text.scalars, *text.statics)}
         return [name for name in self.scalars if name in used]
 
     @property
@@ -64,6 +69,10 @@ class Host:
     def kernels(self, launch: Launch) -> list[KernelText]:
         specs = ((launch.single,) if launch.single else ()) + launch.looped
         return [self.texts[spec.name] for spec in specs]
+
+    def absent(self, launch: Launch) -> list[str]:
+        """The pointers of a launch's kernels that this setting has no tensor for."""
+        return list(dict.fromkeys(name for text in self.kernels(launch) for name in text.absent))
 
     @property
     def upstream(self) -> list[str]:
@@ -86,27 +95,63 @@ class Host:
                 owners.setdefault(name, first.setdefault(value, name))
         return owners
 
+    @property
+    def needs(self) -> dict[str, list[int]]:
+        """For each guard in lower case, the positions of the inputs whose gradient it is about."""
+        return {
+            guard.lower(): [
+                i
+                for i, tensor in enumerate(self.reference.tensors)
+                if f"needs_d{self.owner.get(tensor.name, '').lower()}" == guard.lower()
+            ]
+            for guard in self.guards
+        }
 
-def function_values(host: Host) -> dict[str, object]:
-    """What the autograd Function's template needs: names in order, for each place where they stand."""
-    outputs = [output.name for output in host.graph.outputs]
-    owner = host.owner
-    needs = []
-    for guard in host.guards:
-        text = guard.lower()
-        indices = [i for i, t in enumerate(host.reference.tensors) if f"needs_d{owner.get(t.name, '').lower()}" == text]
-        needs.append((text, " or ".join(f"ctx.needs_input_grad[{i}]" for i in indices)))
-    returned = [f"d{owner[t.name]}" if t.name in owner else "None" for t in host.reference.tensors]
+
+def function_values(hosts: Sequence[Host]) -> dict[str, Any]:
+    """What the autograd Function's template needs, for all hosts together: names in order, for each place where they
+    stand."""
+    first = hosts[0]
+    outputs = [output.name for output in first.graph.outputs]
+    saved = list(dict.fromkeys(name for host in hosts for name in host.saved))
+    owner = _owners(hosts)
+    needs: dict[str, dict[int, None]] = {}
+    for host in hosts:
+        for guard, positions in host.needs.items():
+            needs.setdefault(guard, {}).update(dict.fromkeys(positions))
+    order = [f"needs_d{name.lower()}" for name in first.input_names]
+    scalars = {name for host in hosts for name in host.backward_scalars}
+    upstream = {name for host in hosts for name in host.upstream}
+    tensors = [tensor.name for tensor in first.reference.tensors]
     return {
         "outputs": outputs,
-        "results": [*outputs, *(name for name in host.saved if name not in outputs)],
-        "saved": host.saved,
-        "scalars": host.scalars,
-        "tensors": [t.name for t in host.reference.tensors],
-        "backward_scalars": host.backward_scalars,
-        "upstream": host.upstream,
+        "results": [*outputs, *(name for name in saved if name not in outputs)],
+        "saved": saved,
+        "scalars": first.scalars,
+        "tensors": tensors,
+        "backward_scalars": [name for name in first.scalars if name in scalars],
+        "upstream": [f"d{name}" for name in outputs if f"d{name}" in upstream],
         "d_outputs": [f"d{name}" for name in outputs],
-        "needs": needs,
+        "needs": [
+            (guard, " or ".join(f"ctx.needs_input_grad[{i}]" for i in sorted(needs[guard])))
+            for guard in sorted(needs, key=order.index)
+        ],
         "gradients": list(dict.fromkeys(f"d{name}" for name in owner.values())),
-        "returned": [*returned, *["None"] * len(host.scalars)],
+        "returned": [
+            *(f"d{owner[name]}" if name in owner else "None" for name in tensors),
+            *["None"] * len(first.scalars),
+        ],
     }
+
+
+def _owners(hosts: Sequence[Host]) -> dict[str, str]:
+    """For each input with a gradient in any host, the input whose gradient variable it returns: that of the hosts, if
+    they agree."""
+    found: dict[str, str] = {}
+    for host in hosts:
+        for name, owner in host.owner.items():
+            found[name] = owner if found.get(name, owner) == owner else name
+    for name, owner in found.items():
+        if found.get(owner) != owner:
+            found[name] = name
+    return found

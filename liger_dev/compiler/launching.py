@@ -56,7 +56,7 @@ def _guarded_kernel(host: Host, spec: KernelSpec, device: str, stage: str, shape
 def _kernel(host: Host, spec: KernelSpec, device: str, stage: str, shapes: Shapes) -> list[str]:
     """Settings, partial sums, the launch, and the final sums of one kernel."""
     text = host.texts[spec.name]
-    scalars = [f"{name}={name}" for name in host.scalars if name in text.scalars]
+    scalars = [f"{name}={name}" for name in host.scalars if name in (*text.scalars, *text.statics)]
     flags = [f"{flag}={_flag_value(flag)}" for flag in text.flags]
     sizes = [shapes.axis(axis) for axis in text.sizes]
     if spec.layout.flat:
@@ -71,7 +71,7 @@ def _kernel(host: Host, spec: KernelSpec, device: str, stage: str, shapes: Shape
         ]
         return [
             f"with device_guard({device}):",
-            f"    {spec.name}[(triton.cdiv(n_elements, BLOCK_SIZE),)]({', '.join(args)})",
+            f"    {text.name}[(triton.cdiv(n_elements, BLOCK_SIZE),)]({', '.join(args)})",
         ]
     stages = ["NUM_STAGES=loop_stages(n_cols)"] if spec.persistent else []
     blocks = ["BLOCK_ROWS=BLOCK_ROWS", "BLOCK_COLS=BLOCK_COLS", *stages, "num_warps=num_warps"]
@@ -86,7 +86,7 @@ def _kernel(host: Host, spec: KernelSpec, device: str, stage: str, shapes: Shape
             shape = "(n_programs, n_cols)" if acc.value.axes else "n_programs"
             fresh = f"{acc.name}_partial = torch.empty({shape}, dtype=torch.float32, device={device})"
             lines.append(conditional(fresh, acc.guard))
-    lines += [f"with device_guard({device}):", f"    {spec.name}[({grid},)]({', '.join(args)})"]
+    lines += [f"with device_guard({device}):", f"    {text.name}[({grid},)]({', '.join(args)})"]
     lines += [line for total in spec.totals for line in _final(host, total, "", shapes)]
     last_if = ""
     for line in (line for acc in spec.accumulators for line in _final(host, acc, acc.guard, shapes)):

@@ -1,10 +1,15 @@
-"""Kernels and wrappers in, the values of the op file's template out."""
+"""Kernels and wrappers in, for each setting of static arguments, the values of the op file's template out."""
 
 import ast
+import re
 import textwrap
 
+from collections.abc import Sequence
 from typing import Any
 
+from liger_dev.choices import Setting
+from liger_dev.choices import setting_text
+from liger_dev.compiler.branches import merged
 from liger_dev.compiler.demands import counted_axes
 from liger_dev.compiler.demands import divisors
 from liger_dev.compiler.demands import least_sizes
@@ -16,46 +21,89 @@ from liger_dev.compiler.ir import Dims
 from liger_dev.compiler.statements import KernelText
 from liger_dev.compiler.wrappers import backward_lines
 from liger_dev.compiler.wrappers import forward_lines
+from liger_dev.literals import literal
 
 
-def operation_values(host: Host) -> dict[str, Any]:
-    """Plain strings and lists, so that the template has only `if` and `for`."""
+def operation_values(hosts: Sequence[tuple[Setting, Host]]) -> dict[str, Any]:
+    """Plain strings and lists, so that the template has only `if` and `for`. There is a host for each setting of static
+    arguments, the defaults first."""
+    host = hosts[0][1]
     graph, reference = host.graph, host.reference
-    kernels = [_kernel(host, text) for text in host.texts.values()]
+    kernels = {text.name: _kernel(host, text) for _, each in hosts for text in each.texts.values()}
+    named = function_values([each for _, each in hosts])
     sizes: dict[str, str] = {}
-    forward, backward = forward_lines(host), backward_lines(host, sizes)
+    forward, _ = merged([(setting, forward_lines(each, named["results"])) for setting, each in hosts])
+    backward, branched = merged([(setting, backward_lines(each, named["gradients"], sizes)) for setting, each in hosts])
+    named["backward_scalars"] = [s for s in named["scalars"] if s in {*named["backward_scalars"], *branched}]
     text = "\n".join([*forward, *backward])
-    named = function_values(host)
     helpers = [name for name in _HELPERS if f"{name}(" in text or (name.isupper() and name in text)]
-    needs = [f"{flag}=True" for flag, _ in named["needs"]]  # type: ignore[attr-defined]
+    needs = [f"{flag}=True" for flag, _ in named["needs"]]
     values = {
         "summary": _summary(reference.text),
-        "formulas": [line for text in formulas(graph) for line in _wrapped(text)],
-        "uses_libdevice": any("libdevice." in line for kernel in kernels for line in kernel["lines"]),
+        "formulas": [line for text in _formulas(hosts) for line in _wrapped(text)],
+        "uses_libdevice": any("libdevice." in line for kernel in kernels.values() for line in kernel["lines"]),
         "helpers": helpers,
         "block_size": host.options.block_size if "BLOCK_SIZE=BLOCK_SIZE" in text else 0,
-        "kernels": kernels,
+        "kernels": list(kernels.values()),
         "forward_body": forward,
         "backward_body": backward,
-        "forward_parameters": [*named["tensors"], *named["scalars"]],  # type: ignore[misc]
+        "forward_parameters": [*named["tensors"], *named["scalars"]],
         "backward_parameters": [
             *named["upstream"],
             *named["saved"],
             *named["backward_scalars"],
             *sizes.values(),
             *needs,
-        ],  # type: ignore[misc]
+        ],
         "sizes": [(name, graph.sizes[axis]) for axis, name in sizes.items()],
-        "counts": [s.name for s in reference.scalars if s.name in graph.sizes.values()],
-        "divisors": divisors(graph, reference),
-        "limits": limits(graph, reference),
-        "least": least_sizes(graph),
-        "counted_axes": counted_axes(graph, text),
-        "argument_docs": [_argument(host, tensor.name) for tensor in reference.tensors],
-        "return_docs": [f"{o.name}: {_shape(o.dims)}" for o in graph.outputs],
+        "counts": [s.name for s in reference.scalars if any(s.name in each.graph.sizes.values() for _, each in hosts)],
+        "divisors": {axis: n for _, each in hosts for axis, n in divisors(each.graph, reference).items()},
+        "limits": {part: whole for _, each in hosts for part, whole in limits(each.graph, reference).items()},
+        "least": {axis: n for _, each in hosts for axis, n in least_sizes(each.graph).items()},
+        "counted_axes": list(dict.fromkeys(axis for _, each in hosts for axis in counted_axes(each.graph, text))),
+        "argument_docs": [
+            *(_argument(host, tensor.name) for tensor in reference.tensors),
+            *(f"{s.name}: {_one_of(s.choices)}" for s in reference.scalars if len(s.choices) > 1),
+        ],
+        "return_docs": [f"{o.name}: {_returned(hosts, i)}" for i, o in enumerate(graph.outputs)],
         **named,
     }
     return {"op": values}
+
+
+def _formulas(hosts: Sequence[tuple[Setting, Host]]) -> list[str]:
+    """Those of the defaults, then what differs with another setting."""
+    usual = formulas(hosts[0][1].graph)
+    lines, printed = list(usual), _definitions(usual)
+    for setting, host in hosts[1:]:
+        own = [line for line in formulas(host.graph, printed) if line not in {*usual, *printed}]
+        changed = {name: value for name, value in setting.items() if value != hosts[0][0][name]}
+        if own:
+            lines += [f"{setting_text(changed)}:", *own]
+    return lines
+
+
+def _definitions(lines: Sequence[str]) -> set[str]:
+    """The single definitions of formulas: the first, and those behind `where`."""
+    return {part for line in lines for text in line.split(", where ", 1) for part in _parts(text)}
+
+
+def _parts(text: str) -> list[str]:
+    return re.split(r", (?=\w+ = )", text)
+
+
+def _one_of(values: Sequence[Any]) -> str:
+    *others, last = map(literal, values)
+    return f"{', '.join(others)} or {last}"
+
+
+def _returned(hosts: Sequence[tuple[Setting, Host]], index: int) -> str:
+    """An output's shape, and with which settings it is another one."""
+    shapes: dict[str, list[str]] = {}
+    for setting, host in hosts:
+        shapes.setdefault(_shape(host.graph.outputs[index].dims), []).append(setting_text(setting))
+    usual, *others = shapes.items()
+    return "; ".join([usual[0], *(f"{shape} with {' or with '.join(settings)}" for shape, settings in others)])
 
 
 _HELPERS = (
@@ -80,11 +128,10 @@ _HELPERS = (
 
 
 def _kernel(host: Host, kernel: KernelText) -> dict[str, Any]:
-    flat = any("BLOCK_SIZE" in line for line in kernel.lines)
-    sizes = ["n_elements"] if flat else ["n_rows", "n_cols"]
-    blocks = ["BLOCK_SIZE"] if flat else ["BLOCK_ROWS", "BLOCK_COLS"]
+    sizes = ["n_elements"] if kernel.flat else ["n_rows", "n_cols"]
+    blocks = ["BLOCK_SIZE"] if kernel.flat else ["BLOCK_ROWS", "BLOCK_COLS"]
     blocks += ["NUM_STAGES"] if any("NUM_STAGES" in line for line in kernel.lines) else []
-    scalars = [name for name in host.scalars if name in kernel.scalars]
+    scalars = [name for name in host.scalars if name in (*kernel.scalars, *kernel.statics)]
     constants = [f"{name}: tl.constexpr" for name in (*scalars, *kernel.flags, *blocks)]
     pointers = [f"{pointer}_ptr" for pointer in kernel.pointers]
     return {

@@ -43,7 +43,8 @@ _MASKS = {"tile": "mask", "row": "row_mask", "col": "col_mask"}
 @dataclass(frozen=True)
 class KernelText:
     """A kernel as text. `pointers` are its tensor arguments in order, `sizes` the axes whose sizes it takes beside
-    rows and columns, `scalars` the reference's scalar arguments, `flags` its constexprs."""
+    rows and columns, `scalars` the reference's scalar arguments, `flags` its constexprs, `statics` the arguments of the
+    reference that it branches on, `absent` the pointers that one setting of these has no tensor for."""
 
     name: str
     pointers: tuple[str, ...]
@@ -51,6 +52,13 @@ class KernelText:
     scalars: tuple[str, ...]
     flags: tuple[str, ...]
     lines: tuple[str, ...]
+    statics: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+
+    @property
+    def flat(self) -> bool:
+        """Whether it takes elements wherever rows begin."""
+        return any("BLOCK_SIZE" in line for line in self.lines)
 
 
 @dataclass

@@ -69,6 +69,8 @@ def axis_sizes(reference: Reference) -> dict[str, int]:
 def tag(scalar: Scalar, position: int, integers: bool) -> Any:
     """A stand-in for an argument: a float near its default, so that the reference's branches stay the same; an integer far
     from it, if `integers` are not needed as they are (a dimension, a number of groups)."""
+    if scalar.choices:
+        return scalar.default
     if scalar.type == "int" and integers and not isinstance(scalar.default, bool):
         return (scalar.default or 0) + 100003 * (position + 1)
     if scalar.type != "float":

@@ -39,7 +39,7 @@ def _wide(value: Any) -> Any:
 
 def verify(graph: Graph, reference: Reference, fn: Callable[..., Any]) -> None:
     """Compares outputs and gradients of the graph with autograd's on random inputs: at the scalars' defaults, and with
-    each number negated and each flag turned, where the reference takes that.
+    each number negated and each flag turned, where the reference takes that and the graph is not for one value alone.
 
     Raises:
         Unsupported: they differ (a scalar steers control flow, say), or every gradient is zero.
@@ -48,7 +48,7 @@ def verify(graph: Graph, reference: Reference, fn: Callable[..., Any]) -> None:
     _verify_at(graph, reference, fn, usual, "")
     for scalar in reference.scalars:
         value = usual[scalar.name]
-        if isinstance(value, bool | float):
+        if isinstance(value, bool | float) and not scalar.choices:
             other = not value if isinstance(value, bool) else -value - 0.5
             try:
                 _verify_at(graph, reference, fn, {**usual, scalar.name: other}, f" at {scalar.name}={other}")
@@ -60,9 +60,12 @@ def counts(graph: Graph, reference: Reference, fn: Callable[..., Any]) -> dict[s
     """The integer arguments that are taken for the size of an axis (a number of groups), and whether they are: the graph
     agrees with the reference at another number too."""
     usual = {s.name: 0.7182818 if s.default is None and s.type == "float" else s.default for s in reference.scalars}
+    static = {s.name for s in reference.scalars if s.choices}
     proven = {}
     for axis, name in graph.sizes.items():
-        if name in usual:
+        if name in static:
+            proven[name] = False
+        elif name in usual:
             other = graph.extents[axis] + 1
             varied = replace(graph, extents={**graph.extents, axis: other})
             try:

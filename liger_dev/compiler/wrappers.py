@@ -1,5 +1,7 @@
 """Launches in, the bodies of the two wrappers out: checks, allocations, launches, what is returned."""
 
+from collections.abc import Sequence
+
 from liger_dev.compiler.demands import divisibility_checks
 from liger_dev.compiler.demands import least_checks
 from liger_dev.compiler.demands import limit_checks
@@ -23,15 +25,17 @@ from liger_dev.compiler.schedule import kept_place
 from liger_dev.compiler.schedule import saved_places
 from liger_dev.compiler.shapes import Shapes
 from liger_dev.compiler.slices import output_slices
+from liger_dev.literals import literal
 
 
-def forward_lines(host: Host) -> list[str]:
-    """The body of `NAME_forward(tensors, scalars)`: returns outputs, then what backward saves beside them."""
+def forward_lines(host: Host, results: Sequence[str]) -> list[str]:
+    """The body of `NAME_forward(tensors, scalars)`: returns `results`, outputs and then what backward saves beside them;
+    they are None where this host saves nothing of that name."""
     graph = host.graph
     required = [i for i in graph.inputs if not i.optional]
     shapes = Shapes(graph, {i.name: i.dims for i in required})
     full = required[0]
-    lines = [*_static(host), *_checks(host), *divisibility_checks(graph), *limit_checks(graph), *least_checks(graph)]
+    lines = [*_checks(host), *divisibility_checks(graph), *limit_checks(graph), *least_checks(graph)]
     lines += rank_checks(graph, host.reference)
     lines += [_contiguous(item) for item in graph.inputs]
     layout: Layout | None = None
@@ -41,25 +45,36 @@ def forward_lines(host: Host) -> list[str]:
         if spec.layout != layout:
             layout = spec.layout
             lines = _with_sizes(lines, sizes(shapes, layout), first=not filled)
-        for store in spec.stores:
-            if store.place.name not in filled:
-                filled.add(store.place.name)
-                lines.append(f"{store.place.name} = {_empty_forward(host, store, shapes, full.name)}")
+        stores = {store.place.name: store for store in reversed(spec.stores)}
+        for name in dict.fromkeys([*host.texts[spec.name].pointers, *stores]):
+            if name in stores and name not in filled:
+                filled.add(name)
+                lines.append(f"{name} = {_empty_forward(host, stores[name], shapes, full.name)}")
+            elif name in host.absent(launch) and name not in filled:
+                lines.append(f"{name} = None")
         lines += launch_lines(host, launch, f"{full.name}.device", "forward", shapes)
+    known = {*host.saved, *(output.name for output in graph.outputs)}
+    lines += [f"{name} = None" for name in results if name not in known]
     lines += _host_lines(host, shapes)
-    outputs = [output.name for output in graph.outputs]
-    kept = [name for name in host.saved if name not in outputs]
-    lines.append(f"return {', '.join([*outputs, *kept])}")
-    return lines
+    lines.append(f"return {', '.join(results)}")
+    return [*_static(host), *lines]
 
 
 def _static(host: Host) -> list[str]:
-    """Refusals of flags and integers other than the ones that the kernels were compiled for."""
+    """Refusals of strings, flags and integers other than the ones that the kernels were compiled for."""
     graph = host.graph
     values = graph.walk([*(o.value for o in graph.outputs), *graph.gradients.values()])
     used = {value.attr("name") for value in values if value.op == "param"} | {*graph.sizes.values()}
-    fixed = [s for s in host.reference.scalars if s.name not in used and s.type != "float"]
-    return [f'check_static("{s.name}", {s.name}, {s.default!r})' for s in fixed]
+    chosen = [
+        (s.name, s.choices or (s.default,))
+        for s in host.reference.scalars
+        if s.choices or s.name not in used and s.type != "float"
+    ]
+    return [
+        f'check_static("{name}", {name}, {", ".join(map(literal, values))})'
+        for name, values in chosen
+        if {True, False} != {*values}
+    ]
 
 
 def _with_sizes(lines: list[str], head: list[str], first: bool) -> list[str]:
@@ -160,8 +175,8 @@ def _host_lines(host: Host, shapes: Shapes) -> list[str]:
     return lines
 
 
-def backward_lines(host: Host, given: dict[str, str] | None = None) -> list[str]:
-    """The body of `NAME_backward(upstream, saved, scalars, sizes, needs)`: returns the gradients in the order of inputs.
+def backward_lines(host: Host, gradients: Sequence[str], given: dict[str, str] | None = None) -> list[str]:
+    """The body of `NAME_backward(upstream, saved, scalars, sizes, needs)`: returns `gradients`, in the order of inputs.
 
     `given` collects the sizes that it takes as arguments, by axis.
     """
@@ -195,9 +210,10 @@ def backward_lines(host: Host, given: dict[str, str] | None = None) -> list[str]
                 filled.add(acc.place.name)
                 fresh = f"{acc.place.name} = {_empty_gradient(host, acc.place.name, shapes, lead)}"
                 lines.append(conditional(fresh, acc.guard))
+        lines += [f"{name} = None" for name in host.absent(launch) if name not in host.backward_names]
         lines += launch_lines(host, launch, f"{lead}.device", "backward", shapes)
-    distinct = dict.fromkeys(f"d{name}" for name in host.owner.values())
-    lines.append(f"return {', '.join(distinct)}")
+    own = {f"d{name}": f"d{owner}" for name, owner in host.owner.items()}
+    lines.append(f"return {', '.join(own.get(name, 'None') for name in gradients)}")
     return lines
 
 

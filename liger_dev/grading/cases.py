@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from dataclasses import replace
 from typing import Any
 
+from liger_dev.choices import setting_text
+from liger_dev.choices import settings
 from liger_dev.records import Scalar
 from liger_dev.records import Tensor
 
@@ -113,7 +115,11 @@ def grade_cases(tensors: Sequence[Tensor], scalars: Sequence[Scalar], seed: int)
 
 def _defaults(scalars: Sequence[Scalar]) -> tuple[tuple[str, Any], ...]:
     values = {"int": 1, "float": 0.5, "bool": True, "str": ""}
-    return tuple((s.name, values.get(s.type) if s.default is None else s.default) for s in scalars)
+    return tuple((s.name, _first(s, values.get(s.type)) if s.default is None else s.default) for s in scalars)
+
+
+def _first(scalar: Scalar, usual: Any) -> Any:
+    return scalar.choices[0] if scalar.choices else usual
 
 
 def _case(
@@ -179,7 +185,13 @@ def _gradients(tensors: Sequence[Tensor], scalars: Any, axes: Axes, draw: random
 def _arguments(
     tensors: Sequence[Tensor], scalars: Sequence[Scalar], axes: Axes, draw: random.Random, base: GradeCase
 ) -> Maker:
-    for scalar in scalars:
+    usual, *others = settings(scalars)
+    for row in others:
+        changed = {name: value for name, value in row.items() if value != usual[name]}
+        given = tuple((name, row.get(name, value)) for name, value in base.scalars)
+        for dtype in FLOAT_DTYPES[:2]:
+            yield replace(base, id=f"{setting_text(changed)}, {dtype}", dtype=dtype, scalars=given)
+    for scalar in (s for s in scalars if not s.choices):
         if isinstance(scalar.default, bool):
             yield replace(
                 base, id=f"{scalar.name}={not scalar.default}", scalars=_with(base, scalar, not scalar.default)

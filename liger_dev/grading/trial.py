@@ -7,12 +7,15 @@ import importlib
 import sys
 
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from liger_dev.choices import settings
 from liger_dev.compiler.trace import load_function
 from liger_dev.compiler.verify import InFloat64
 from liger_dev.errors import BadInput
@@ -73,30 +76,40 @@ def _import_op(
 
 def _first_difference(reference: Reference, function: Callable[..., Any], kernel: type[torch.autograd.Function]) -> str:
     tried = 0
-    for sizes, dtype, absent in _trials(reference):
+    for own, (sizes, dtype, absent) in _settings(reference):
         inputs = _inputs(reference.tensors, sizes, dtype, absent)
         try:
             with users_code("the reference fails", Place(reference.name)):
-                wanted = _wanted(function, reference, inputs)
+                wanted = _wanted(function, own, inputs)
         except BadInput:  # it does not take these sizes: an odd number has no halves
             continue
         tried += 1
         missing = f", without {', '.join(sorted(absent))}" if absent else ""
-        case = f"in {str(dtype).removeprefix('torch.')} for sizes {sizes}{missing}"
+        chosen = "".join(f", {s.name}={s.default!r}" for s in own.scalars if s.choices)
+        case = f"in {str(dtype).removeprefix('torch.')} for sizes {sizes}{missing}{chosen}"
         try:
             with users_code(f"the op fails {case}", Place(reference.name)):
-                found = _found(kernel, reference, inputs)
+                found = _found(kernel, own, inputs)
         except BadInput as error:
             if tried > 1 and isinstance(error.__cause__, ValueError):
                 continue  # a clear refusal of sizes that make no sense, such as an odd number for halves
             raise
-        said = _compare(found, wanted, _TOLERANCES[dtype]) or _compare_dtypes(found, function, reference, inputs)
+        said = _compare(found, wanted, _TOLERANCES[dtype]) or _compare_dtypes(found, function, own, inputs)
         if said:
             return f"{said} {case}"
     return "" if tried else "the reference runs with none of the sizes that were tried"
 
 
 Trial = tuple[dict[str, int], torch.dtype, frozenset[str]]
+
+
+def _settings(reference: Reference) -> Iterator[tuple[Reference, Trial]]:
+    """Every trial with the defaults, then the two dtypes with each other setting that has kernels of its own."""
+    usual, *others = settings(reference.scalars)
+    trials = _trials(reference)
+    for setting, own in [(usual, trials), *((setting, [trials[0], trials[-2], trials[-1]]) for setting in others)]:
+        scalars = tuple(replace(s, default=setting.get(s.name, s.default)) for s in reference.scalars)
+        yield from ((replace(reference, scalars=scalars), trial) for trial in own)
 
 
 def _trials(reference: Reference) -> list[Trial]:

@@ -15,6 +15,7 @@ import torch
 from liger_dev.errors import BadInput
 from liger_dev.loading.benchmark_file import benchmark_operation
 from liger_dev.loading.benchmark_file import is_benchmark
+from liger_dev.loading.choices import with_choices
 from liger_dev.loading.expression import expression_text
 from liger_dev.loading.modules import first_that_runs
 from liger_dev.loading.modules import fixed_sizes
@@ -83,6 +84,7 @@ def _from_file(name: str, source: Source, folder: Path, said: tuple[str, ...]) -
     arguments = read_signature(entry, source.init, place.shown)
     operation = _with_dtypes(_function_operation(entry, arguments, place, {}), constants, shapes)
     operation = give_shapes(operation, shapes)
+    operation = with_choices(operation, source.text, source.entry, constants.static)
     operation = _with_parameters(
         operation, constants.parameters if constants.shapes is None else constants.parameters or {}
     )

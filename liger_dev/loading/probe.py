@@ -115,7 +115,7 @@ def run(operation: Operation, tensors: dict[str, torch.Tensor], scalars: dict[st
 def trial_values(scalars: tuple[Scalar, ...]) -> dict[str, Any]:
     """Values for scalars without a default."""
     usual = {"float": 0.5, "int": 2, "bool": True, "str": ""}
-    return {scalar.name: usual[scalar.type] for scalar in scalars if scalar.default is None}
+    return {s.name: s.choices[0] if s.choices else usual[s.type] for s in scalars if s.default is None}
 
 
 def check(operation: Operation) -> None:

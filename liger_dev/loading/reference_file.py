@@ -17,6 +17,7 @@ _EXAMPLES = {
     "PARAMETERS": '{"weight": "ones"}',
     "DTYPES": '{"target": "int"}',
     "RANGES": '{"target": "V"}',
+    "STATIC": '{"reduction": ["mean", "sum"]}',
 }
 
 
@@ -24,13 +25,15 @@ _EXAMPLES = {
 class Constants:
     """What a reference file says about its tensors: `SHAPES` and `PARAMETERS`, None where it does not.
 
-    `dtypes` and `ranges` are empty where it does not: a tensor is then what its annotation says.
+    `dtypes` and `ranges` are empty where it does not: a tensor is then what its annotation says. `static` gives the values
+    that an argument may take.
     """
 
     shapes: dict[str, tuple[str | int, ...]] | None
     parameters: dict[str, str] | None
     dtypes: dict[str, str] = field(default_factory=dict)
     ranges: dict[str, str] = field(default_factory=dict)
+    static: dict[str, list[Any]] = field(default_factory=dict)
 
 
 def read_constants(text: str, shown: str) -> Constants:
@@ -42,12 +45,14 @@ def read_constants(text: str, shown: str) -> Constants:
                 assert isinstance(statement, ast.Assign), "found by its target"
                 found[name] = _literal(statement, name, shown)
     shapes = {key: tuple(shape) for key, shape in found["SHAPES"].items()} if "SHAPES" in found else None
-    return Constants(shapes, found.get("PARAMETERS"), found.get("DTYPES", {}), found.get("RANGES", {}))
+    return Constants(
+        shapes, found.get("PARAMETERS"), found.get("DTYPES", {}), found.get("RANGES", {}), found.get("STATIC", {})
+    )
 
 
 def _literal(statement: ast.Assign, name: str, shown: str) -> dict[str, Any]:
     where = f"{shown}:{statement.lineno}"
-    kind = tuple | list if name == "SHAPES" else str
+    kind = tuple | list if name in ("SHAPES", "STATIC") else str
     try:
         value = ast.literal_eval(statement.value)
     except ValueError:

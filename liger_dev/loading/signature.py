@@ -1,5 +1,6 @@
 """A callable's signature in, its tensor and scalar arguments out."""
 
+import ast
 import inspect
 import re
 
@@ -77,6 +78,10 @@ def _role(parameter: inspect.Parameter, init: dict[str, Any], shown: str) -> Ten
     if dtype or (not annotation and (required or _optional_tensor(name, default))):
         if required or default is None:
             return Tensor(name, (), dtype or "float", optional=default is None)
+    listed = literals(annotation)
+    if listed and (required or default in listed):
+        usual = None if required else default
+        return Scalar(name, type(listed[0]).__name__, usual, tuple(dict.fromkeys([usual or listed[0], *listed])))
     kind = next((kind for kind in _TYPES if annotation == kind), type(default).__name__)
     if kind in _TYPES and (required or isinstance(default, _TYPES[kind] | int)):
         return Scalar(name, kind, None if required else default)
@@ -87,6 +92,15 @@ def _role(parameter: inspect.Parameter, init: dict[str, Any], shown: str) -> Ten
             f"give it: --init {name}=VALUE",
         )
     return None
+
+
+def literals(annotation: str) -> tuple[Any, ...]:
+    """The values of `Literal["mean", "sum"]`; none for other annotations, and for values of several types."""
+    found = re.fullmatch(r"(?:typing\.)?Literal\[(.*)\]", annotation)
+    if found is None:
+        return ()
+    values: tuple[Any, ...] = ast.literal_eval(f"({found[1]},)")
+    return values if len({type(value) for value in values}) == 1 and type(values[0]).__name__ in _TYPES else ()
 
 
 def _optional_tensor(name: str, default: Any) -> bool:

@@ -35,6 +35,8 @@ GOLDEN = (
     "modulated_rms_norm",
     "swiglu_packed",
     "token_shift",
+    "casting_rms_norm",
+    "reduced_kl_div",
 )
 CASES = (*GOLDEN, "gemma_rms_norm", "l2_norm", "log_softmax", "geglu", "geglu_erf", "relu_squared")
 ROWS = ("B", "T", "H")

@@ -417,3 +417,41 @@ def test_operation_that_cannot_be_printed_names_its_line(file):
     body = "class M(nn.Module):\n    def forward(self, x):\n        y = x * 2\n        y.add_(1)\n        return y\n"
     what, where = refused(lambda: file(body), Unsupported)
     assert what == "aten.add_ writes in place" and where.endswith(":9")
+
+
+CHOICES = """
+import torch
+import torch.nn.functional as F
+from typing import Literal
+
+SHAPES = {"x": ("B", "H")}
+STATIC = {"groups": [1, 2]}
+
+
+def op(x: torch.Tensor, p: Literal[2, 1], act: str = "relu", approximate: str = "none", flag: bool = True,
+       groups: int = 2, eps: float = 1e-6) -> torch.Tensor:
+    if act == "sigmoid" and approximate != "tanh":
+        x = x.sigmoid()
+    elif act in ("relu", "broken"):
+        x = {"relu": F.relu}[act](x)
+    return F.gelu(x * p * groups * flag, approximate=approximate) + eps
+"""
+
+
+def test_arguments_whose_values_are_known_have_choices(file):
+    """A Literal, STATIC, both values of a flag, strings that are compared, torch's own: as far as the function runs."""
+    scalars = {scalar.name: scalar for scalar in file(CHOICES).scalars}
+    assert {name: scalar.choices for name, scalar in scalars.items()} == {
+        "p": (2, 1),
+        "act": ("relu", "sigmoid"),
+        "approximate": ("none", "tanh"),
+        "flag": (True, False),
+        "groups": (2, 1),
+        "eps": (),
+    }
+    assert (scalars["p"].type, scalars["p"].default) == ("int", None)
+
+
+def test_choices_of_an_unknown_argument(file):
+    with pytest.raises(BadInput, match="STATIC names 'q'"):
+        file('STATIC = {"q": [1]}\n\n\ndef f(x):\n    return x * 2\n')
