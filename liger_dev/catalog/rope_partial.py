@@ -2,6 +2,8 @@
 
 turned(x1) = x1 * cos + rotated(x1) * sin, where rotated swaps the halves of x1 and negates the first
 
+The tables cos and sin get no gradient.
+
 Source: Su, Lu, Pan, Murtadha, Wen and Liu, "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021;
 partial as in GPT-NeoX.
 """
@@ -13,6 +15,7 @@ CLOSEST = "rope"
 
 
 def rope_partial(cos: torch.Tensor, sin: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    cos, sin = cos.detach(), sin.detach()
     width = cos.shape[-1]
     turning, passing = x[..., :width], x[..., width:]
     first, second = turning.chunk(2, dim=-1)

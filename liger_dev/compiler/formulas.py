@@ -61,9 +61,11 @@ def _read(graph: Graph, leaf: Value) -> str:
 
 
 def gradient_roots(graph: Graph) -> list[tuple[str, Value]]:
-    """Each gradient by the name of its input, or of the slice of it that it belongs to."""
+    """Each gradient by the name of its input, or of the slice of it that it belongs to; none where no gradient flows."""
     found = []
     for (name, slices), value in graph.gradients.items():
+        if value.op == "const":
+            continue
         leaf = next(
             (v for v in graph.names if v.op == "input" and v.attrs == (("name", name), ("slices", slices))), None
         )

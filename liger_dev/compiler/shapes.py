@@ -1,5 +1,7 @@
 """Axes and dimensions in, Python expressions over the tensors at hand out."""
 
+import re
+
 from dataclasses import dataclass
 
 from liger_dev.compiler.ir import Dims
@@ -30,9 +32,31 @@ class Shapes:
                 if axis in dim:
                     rest = [self.axis(other) for other in dim if other != axis]
                     return f"{name}.shape[{i - len(dims)}] // {rest[0] if len(rest) == 1 else '(' + ' * '.join(rest) + ')'}"
+        size = self._of_known(size)
         if self.given is not None and size.split(".")[0] not in self.tensors:
             return self.given.setdefault(axis, f"size_{axis}")
         return size
+
+    def _of_known(self, size: str) -> str:
+        """A size that is read off an input, read off a tensor at hand with the same dimension if there is one."""
+        inputs = {item.name: item.dims for item in self.graph.inputs}
+
+        def found(match: re.Match[str]) -> str:
+            dim = inputs[match[1]][int(match[2])] if match[1] in inputs else ()
+            return self._dimension(dim) or match[0]
+
+        return re.sub(r"(\w+)\.shape\[(-?\d+)\]", found, size)
+
+    def _dimension(self, dim: tuple[str, ...]) -> str:
+        return next(
+            (
+                f"{n}.shape[{i - len(dims)}]"
+                for n, dims in self.tensors.items()
+                for i, d in enumerate(dims)
+                if d == dim != ()
+            ),
+            "",
+        )
 
     def product(self, axes: tuple[str, ...]) -> str:
         """The number of elements over some axes."""
