@@ -6,10 +6,6 @@
     dq_1 = dq_turned_1 * cos_1 - dq_turned_0 * sin_0
     dk_0 = dk_turned_1 * sin_1 + dk_turned_0 * cos_0
     dk_1 = dk_turned_1 * cos_1 - dk_turned_0 * sin_0
-    dcos_0 = dcos + dcos_2, where dcos = sum[B, K](dk_turned_0 * k_0), dcos_2 = sum[B, N](dq_turned_0 * q_0)
-    dcos_1 = dcos_3 + dcos_4, where dcos_3 = sum[B, K](dk_turned_1 * k_1), dcos_4 = sum[B, N](dq_turned_1 * q_1)
-    dsin_0 = -sum[B, K](dk_turned_0 * k_1) - sum[B, N](dq_turned_0 * q_1)
-    dsin_1 = dsin_3 + dsin_4, where dsin_3 = sum[B, K](dk_turned_1 * k_0), dsin_4 = sum[B, N](dq_turned_1 * q_0)
 
 Launch: a program holds BLOCK_ROWS whole rows.
 """
@@ -25,7 +21,6 @@ from kernels.ops.utils import check_floating
 from kernels.ops.utils import check_rank
 from kernels.ops.utils import check_shape
 from kernels.ops.utils import device_guard
-from kernels.ops.utils import loop_settings
 from kernels.ops.utils import row_settings
 
 
@@ -167,260 +162,8 @@ def _rope_dk_backward_kernel(
         tl.store(dk_ptr + dk_turned_0_offsets, dk_0, mask=mask)
 
 
-@triton.jit
-def _rope_dcos_kernel(
-    dk_turned_ptr,
-    k_ptr,
-    dcos_ptr,
-    n_rows,
-    n_cols,
-    n_T,
-    n_D,
-    n_D_2,
-    BLOCK_ROWS: tl.constexpr,
-    BLOCK_COLS: tl.constexpr,
-):
-    rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
-    row_mask = rows < n_rows
-
-    dcos = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
-    for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS).to(tl.int64))[None, :]
-        mask = row_mask & (cols < n_cols)
-        dk_turned_0_offsets = cols * (n_D * n_T) + rows // n_D_2 * n_D + rows % n_D_2
-
-        dk_turned_0 = tl.load(dk_turned_ptr + dk_turned_0_offsets, mask=mask, other=0.0).to(tl.float32)
-        k_0 = tl.load(k_ptr + dk_turned_0_offsets, mask=mask, other=0.0).to(tl.float32)
-
-        dcos += tl.sum(dk_turned_0 * k_0, axis=1, keep_dims=True)
-
-    dcos_offsets = rows // n_D_2 * n_D + rows % n_D_2
-    tl.store(dcos_ptr + dcos_offsets, dcos, mask=row_mask)
-
-
-@triton.jit
-def _rope_dcos_2_kernel(
-    dq_turned_ptr,
-    q_ptr,
-    dcos_ptr,
-    n_rows,
-    n_cols,
-    n_T,
-    n_D,
-    n_D_2,
-    BLOCK_ROWS: tl.constexpr,
-    BLOCK_COLS: tl.constexpr,
-):
-    rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
-    row_mask = rows < n_rows
-
-    dcos_2 = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
-    for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS).to(tl.int64))[None, :]
-        mask = row_mask & (cols < n_cols)
-        dq_turned_0_offsets = cols * (n_D * n_T) + rows // n_D_2 * n_D + rows % n_D_2
-
-        dq_turned_0 = tl.load(dq_turned_ptr + dq_turned_0_offsets, mask=mask, other=0.0).to(tl.float32)
-        q_0 = tl.load(q_ptr + dq_turned_0_offsets, mask=mask, other=0.0).to(tl.float32)
-
-        dcos_2 += tl.sum(dq_turned_0 * q_0, axis=1, keep_dims=True)
-
-    dcos_2_offsets = rows // n_D_2 * n_D + rows % n_D_2
-    tl.store(dcos_ptr + dcos_2_offsets, tl.load(dcos_ptr + dcos_2_offsets, mask=row_mask) + dcos_2, mask=row_mask)
-
-
-@triton.jit
-def _rope_dcos_3_kernel(
-    dk_turned_ptr,
-    k_ptr,
-    dcos_ptr,
-    n_rows,
-    n_cols,
-    n_T,
-    n_D,
-    n_D_2,
-    BLOCK_ROWS: tl.constexpr,
-    BLOCK_COLS: tl.constexpr,
-):
-    rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
-    row_mask = rows < n_rows
-
-    dcos_3 = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
-    for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS).to(tl.int64))[None, :]
-        mask = row_mask & (cols < n_cols)
-        dk_turned_1_offsets = cols * (n_D * n_T) + rows // n_D_2 * n_D + rows % n_D_2 + n_D_2
-
-        dk_turned_1 = tl.load(dk_turned_ptr + dk_turned_1_offsets, mask=mask, other=0.0).to(tl.float32)
-        k_1 = tl.load(k_ptr + dk_turned_1_offsets, mask=mask, other=0.0).to(tl.float32)
-
-        dcos_3 += tl.sum(dk_turned_1 * k_1, axis=1, keep_dims=True)
-
-    dcos_3_offsets = rows // n_D_2 * n_D + rows % n_D_2 + n_D_2
-    tl.store(dcos_ptr + dcos_3_offsets, dcos_3, mask=row_mask)
-
-
-@triton.jit
-def _rope_dcos_4_kernel(
-    dq_turned_ptr,
-    q_ptr,
-    dcos_ptr,
-    n_rows,
-    n_cols,
-    n_T,
-    n_D,
-    n_D_2,
-    BLOCK_ROWS: tl.constexpr,
-    BLOCK_COLS: tl.constexpr,
-):
-    rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
-    row_mask = rows < n_rows
-
-    dcos_4 = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
-    for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS).to(tl.int64))[None, :]
-        mask = row_mask & (cols < n_cols)
-        dq_turned_1_offsets = cols * (n_D * n_T) + rows // n_D_2 * n_D + rows % n_D_2 + n_D_2
-
-        dq_turned_1 = tl.load(dq_turned_ptr + dq_turned_1_offsets, mask=mask, other=0.0).to(tl.float32)
-        q_1 = tl.load(q_ptr + dq_turned_1_offsets, mask=mask, other=0.0).to(tl.float32)
-
-        dcos_4 += tl.sum(dq_turned_1 * q_1, axis=1, keep_dims=True)
-
-    dcos_4_offsets = rows // n_D_2 * n_D + rows % n_D_2 + n_D_2
-    tl.store(dcos_ptr + dcos_4_offsets, tl.load(dcos_ptr + dcos_4_offsets, mask=row_mask) + dcos_4, mask=row_mask)
-
-
-@triton.jit
-def _rope_dsin_kernel(
-    dk_turned_ptr,
-    k_ptr,
-    dsin_ptr,
-    n_rows,
-    n_cols,
-    n_T,
-    n_D,
-    n_D_2,
-    BLOCK_ROWS: tl.constexpr,
-    BLOCK_COLS: tl.constexpr,
-):
-    rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
-    row_mask = rows < n_rows
-
-    dsin = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
-    for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS).to(tl.int64))[None, :]
-        mask = row_mask & (cols < n_cols)
-        dk_turned_0_offsets = cols * (n_D * n_T) + rows // n_D_2 * n_D + rows % n_D_2
-        k_1_offsets = cols * (n_D * n_T) + rows // n_D_2 * n_D + rows % n_D_2 + n_D_2
-
-        dk_turned_0 = tl.load(dk_turned_ptr + dk_turned_0_offsets, mask=mask, other=0.0).to(tl.float32)
-        k_1 = tl.load(k_ptr + k_1_offsets, mask=mask, other=0.0).to(tl.float32)
-
-        dsin += tl.sum(-(dk_turned_0 * k_1), axis=1, keep_dims=True)
-
-    dsin_offsets = rows // n_D_2 * n_D + rows % n_D_2
-    tl.store(dsin_ptr + dsin_offsets, dsin, mask=row_mask)
-
-
-@triton.jit
-def _rope_dsin_2_kernel(
-    dq_turned_ptr,
-    q_ptr,
-    dsin_ptr,
-    n_rows,
-    n_cols,
-    n_T,
-    n_D,
-    n_D_2,
-    BLOCK_ROWS: tl.constexpr,
-    BLOCK_COLS: tl.constexpr,
-):
-    rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
-    row_mask = rows < n_rows
-
-    dsin_2 = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
-    for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS).to(tl.int64))[None, :]
-        mask = row_mask & (cols < n_cols)
-        dq_turned_0_offsets = cols * (n_D * n_T) + rows // n_D_2 * n_D + rows % n_D_2
-        q_1_offsets = cols * (n_D * n_T) + rows // n_D_2 * n_D + rows % n_D_2 + n_D_2
-
-        dq_turned_0 = tl.load(dq_turned_ptr + dq_turned_0_offsets, mask=mask, other=0.0).to(tl.float32)
-        q_1 = tl.load(q_ptr + q_1_offsets, mask=mask, other=0.0).to(tl.float32)
-
-        dsin_2 += tl.sum(-(dq_turned_0 * q_1), axis=1, keep_dims=True)
-
-    dsin_2_offsets = rows // n_D_2 * n_D + rows % n_D_2
-    tl.store(dsin_ptr + dsin_2_offsets, tl.load(dsin_ptr + dsin_2_offsets, mask=row_mask) + dsin_2, mask=row_mask)
-
-
-@triton.jit
-def _rope_dsin_3_kernel(
-    dk_turned_ptr,
-    k_ptr,
-    dsin_ptr,
-    n_rows,
-    n_cols,
-    n_T,
-    n_D,
-    n_D_2,
-    BLOCK_ROWS: tl.constexpr,
-    BLOCK_COLS: tl.constexpr,
-):
-    rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
-    row_mask = rows < n_rows
-
-    dsin_3 = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
-    for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS).to(tl.int64))[None, :]
-        mask = row_mask & (cols < n_cols)
-        dk_turned_1_offsets = cols * (n_D * n_T) + rows // n_D_2 * n_D + rows % n_D_2 + n_D_2
-        k_0_offsets = cols * (n_D * n_T) + rows // n_D_2 * n_D + rows % n_D_2
-
-        dk_turned_1 = tl.load(dk_turned_ptr + dk_turned_1_offsets, mask=mask, other=0.0).to(tl.float32)
-        k_0 = tl.load(k_ptr + k_0_offsets, mask=mask, other=0.0).to(tl.float32)
-
-        dsin_3 += tl.sum(dk_turned_1 * k_0, axis=1, keep_dims=True)
-
-    dsin_3_offsets = rows // n_D_2 * n_D + rows % n_D_2 + n_D_2
-    tl.store(dsin_ptr + dsin_3_offsets, dsin_3, mask=row_mask)
-
-
-@triton.jit
-def _rope_dsin_4_kernel(
-    dq_turned_ptr,
-    q_ptr,
-    dsin_ptr,
-    n_rows,
-    n_cols,
-    n_T,
-    n_D,
-    n_D_2,
-    BLOCK_ROWS: tl.constexpr,
-    BLOCK_COLS: tl.constexpr,
-):
-    rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
-    row_mask = rows < n_rows
-
-    dsin_4 = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
-    for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS).to(tl.int64))[None, :]
-        mask = row_mask & (cols < n_cols)
-        dq_turned_1_offsets = cols * (n_D * n_T) + rows // n_D_2 * n_D + rows % n_D_2 + n_D_2
-        q_0_offsets = cols * (n_D * n_T) + rows // n_D_2 * n_D + rows % n_D_2
-
-        dq_turned_1 = tl.load(dq_turned_ptr + dq_turned_1_offsets, mask=mask, other=0.0).to(tl.float32)
-        q_0 = tl.load(q_ptr + q_0_offsets, mask=mask, other=0.0).to(tl.float32)
-
-        dsin_4 += tl.sum(dq_turned_1 * q_0, axis=1, keep_dims=True)
-
-    dsin_4_offsets = rows // n_D_2 * n_D + rows % n_D_2 + n_D_2
-    tl.store(dsin_ptr + dsin_4_offsets, tl.load(dsin_ptr + dsin_4_offsets, mask=row_mask) + dsin_4, mask=row_mask)
-
-
 def rope_forward(q, k, cos, sin):
-    """Returns q_turned, k_turned, q, k, cos, sin."""
+    """Returns q_turned, k_turned, cos, sin."""
     check_floating(q=q, k=k, cos=cos, sin=sin)
     check_shape("k", k, (*q.shape[:-3], k.shape[-3], q.shape[-2], q.shape[-1]))
     check_shape("cos", cos, (q.shape[-2], q.shape[-1]))
@@ -465,15 +208,15 @@ def rope_forward(q, k, cos, sin):
             BLOCK_COLS=BLOCK_COLS,
             num_warps=num_warps,
         )
-    return q_turned, k_turned, q, k, cos, sin
+    return q_turned, k_turned, cos, sin
 
 
-def rope_backward(dq_turned, dk_turned, q, k, cos, sin, needs_dq=True, needs_dk=True, needs_dcos=True, needs_dsin=True):
-    """Returns dq, dk, dcos, dsin."""
+def rope_backward(dq_turned, dk_turned, cos, sin, needs_dq=True, needs_dk=True):
+    """Returns dq, dk."""
     dq_turned = dq_turned.contiguous()
     dk_turned = dk_turned.contiguous()
-    n_rows, n_cols = dq_turned.shape[:-1].numel(), q.shape[-1] // 2
-    dq = torch.empty_like(q) if needs_dq else None
+    n_rows, n_cols = dq_turned.shape[:-1].numel(), dq_turned.shape[-1] // 2
+    dq = torch.empty_like(dq_turned) if needs_dq else None
     BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
     with device_guard(dq_turned.device):
         _rope_dq_backward_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
@@ -490,8 +233,8 @@ def rope_backward(dq_turned, dk_turned, q, k, cos, sin, needs_dq=True, needs_dk=
             BLOCK_COLS=BLOCK_COLS,
             num_warps=num_warps,
         )
-    n_rows, n_cols = dk_turned.shape[:-1].numel(), q.shape[-1] // 2
-    dk = torch.empty_like(k) if needs_dk else None
+    n_rows, n_cols = dk_turned.shape[:-1].numel(), dq_turned.shape[-1] // 2
+    dk = torch.empty_like(dk_turned) if needs_dk else None
     BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
     with device_guard(dq_turned.device):
         _rope_dk_backward_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
@@ -508,145 +251,7 @@ def rope_backward(dq_turned, dk_turned, q, k, cos, sin, needs_dq=True, needs_dk=
             BLOCK_COLS=BLOCK_COLS,
             num_warps=num_warps,
         )
-    n_rows, n_cols = dq_turned.shape[-2] * (q.shape[-1] // 2), dq_turned.shape[-4] * dk_turned.shape[-3]
-    dcos = torch.empty(cos.shape, dtype=torch.float32, device=dq_turned.device) if needs_dcos else None
-    if needs_dcos:
-        BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)
-        with device_guard(dq_turned.device):
-            _rope_dcos_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
-                dk_turned,
-                k,
-                dcos,
-                n_rows,
-                n_cols,
-                dq_turned.shape[-2],
-                dq_turned.shape[-1],
-                q.shape[-1] // 2,
-                BLOCK_ROWS=BLOCK_ROWS,
-                BLOCK_COLS=BLOCK_COLS,
-                num_warps=num_warps,
-            )
-    n_rows, n_cols = dq_turned.shape[-2] * (q.shape[-1] // 2), dq_turned.shape[-4] * dq_turned.shape[-3]
-    if needs_dcos:
-        BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)
-        with device_guard(dq_turned.device):
-            _rope_dcos_2_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
-                dq_turned,
-                q,
-                dcos,
-                n_rows,
-                n_cols,
-                dq_turned.shape[-2],
-                dq_turned.shape[-1],
-                q.shape[-1] // 2,
-                BLOCK_ROWS=BLOCK_ROWS,
-                BLOCK_COLS=BLOCK_COLS,
-                num_warps=num_warps,
-            )
-    n_rows, n_cols = dq_turned.shape[-2] * (q.shape[-1] // 2), dq_turned.shape[-4] * dk_turned.shape[-3]
-    if needs_dcos:
-        BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)
-        with device_guard(dq_turned.device):
-            _rope_dcos_3_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
-                dk_turned,
-                k,
-                dcos,
-                n_rows,
-                n_cols,
-                dq_turned.shape[-2],
-                dq_turned.shape[-1],
-                q.shape[-1] // 2,
-                BLOCK_ROWS=BLOCK_ROWS,
-                BLOCK_COLS=BLOCK_COLS,
-                num_warps=num_warps,
-            )
-    n_rows, n_cols = dq_turned.shape[-2] * (q.shape[-1] // 2), dq_turned.shape[-4] * dq_turned.shape[-3]
-    if needs_dcos:
-        BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)
-        with device_guard(dq_turned.device):
-            _rope_dcos_4_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
-                dq_turned,
-                q,
-                dcos,
-                n_rows,
-                n_cols,
-                dq_turned.shape[-2],
-                dq_turned.shape[-1],
-                q.shape[-1] // 2,
-                BLOCK_ROWS=BLOCK_ROWS,
-                BLOCK_COLS=BLOCK_COLS,
-                num_warps=num_warps,
-            )
-    n_rows, n_cols = dq_turned.shape[-2] * (q.shape[-1] // 2), dq_turned.shape[-4] * dk_turned.shape[-3]
-    dsin = torch.empty(cos.shape, dtype=torch.float32, device=dq_turned.device) if needs_dsin else None
-    if needs_dsin:
-        BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)
-        with device_guard(dq_turned.device):
-            _rope_dsin_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
-                dk_turned,
-                k,
-                dsin,
-                n_rows,
-                n_cols,
-                dq_turned.shape[-2],
-                dq_turned.shape[-1],
-                q.shape[-1] // 2,
-                BLOCK_ROWS=BLOCK_ROWS,
-                BLOCK_COLS=BLOCK_COLS,
-                num_warps=num_warps,
-            )
-    n_rows, n_cols = dq_turned.shape[-2] * (q.shape[-1] // 2), dq_turned.shape[-4] * dq_turned.shape[-3]
-    if needs_dsin:
-        BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)
-        with device_guard(dq_turned.device):
-            _rope_dsin_2_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
-                dq_turned,
-                q,
-                dsin,
-                n_rows,
-                n_cols,
-                dq_turned.shape[-2],
-                dq_turned.shape[-1],
-                q.shape[-1] // 2,
-                BLOCK_ROWS=BLOCK_ROWS,
-                BLOCK_COLS=BLOCK_COLS,
-                num_warps=num_warps,
-            )
-    n_rows, n_cols = dq_turned.shape[-2] * (q.shape[-1] // 2), dq_turned.shape[-4] * dk_turned.shape[-3]
-    if needs_dsin:
-        BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)
-        with device_guard(dq_turned.device):
-            _rope_dsin_3_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
-                dk_turned,
-                k,
-                dsin,
-                n_rows,
-                n_cols,
-                dq_turned.shape[-2],
-                dq_turned.shape[-1],
-                q.shape[-1] // 2,
-                BLOCK_ROWS=BLOCK_ROWS,
-                BLOCK_COLS=BLOCK_COLS,
-                num_warps=num_warps,
-            )
-    n_rows, n_cols = dq_turned.shape[-2] * (q.shape[-1] // 2), dq_turned.shape[-4] * dq_turned.shape[-3]
-    if needs_dsin:
-        BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)
-        with device_guard(dq_turned.device):
-            _rope_dsin_4_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
-                dq_turned,
-                q,
-                dsin,
-                n_rows,
-                n_cols,
-                dq_turned.shape[-2],
-                dq_turned.shape[-1],
-                q.shape[-1] // 2,
-                BLOCK_ROWS=BLOCK_ROWS,
-                BLOCK_COLS=BLOCK_COLS,
-                num_warps=num_warps,
-            )
-    return dq, dk, dcos, dsin
+    return dq, dk
 
 
 class LigerRopeFunction(torch.autograd.Function):
@@ -667,24 +272,15 @@ class LigerRopeFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, q, k, cos, sin):
-        q_turned, k_turned, q, k, cos, sin = rope_forward(q, k, cos, sin)
-        ctx.save_for_backward(q, k, cos, sin)
+        q_turned, k_turned, cos, sin = rope_forward(q, k, cos, sin)
+        ctx.save_for_backward(cos, sin)
         return q_turned, k_turned
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dq_turned, dk_turned):
-        q, k, cos, sin = ctx.saved_tensors
-        dq, dk, dcos, dsin = rope_backward(
-            dq_turned,
-            dk_turned,
-            q,
-            k,
-            cos,
-            sin,
-            needs_dq=ctx.needs_input_grad[0],
-            needs_dk=ctx.needs_input_grad[1],
-            needs_dcos=ctx.needs_input_grad[2],
-            needs_dsin=ctx.needs_input_grad[3],
+        cos, sin = ctx.saved_tensors
+        dq, dk = rope_backward(
+            dq_turned, dk_turned, cos, sin, needs_dq=ctx.needs_input_grad[0], needs_dk=ctx.needs_input_grad[1]
         )
-        return dq, dk, dcos, dsin
+        return dq, dk, None, None
