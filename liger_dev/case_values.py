@@ -1,6 +1,7 @@
 """A reference and a profile go in; what the template of a kernel's tests prints comes out: inputs, shapes, cases."""
 
 from collections.abc import Collection
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -60,21 +61,28 @@ FREE = SizeDemands()
 
 
 def case_values(
-    reference: Reference, profile: KernelProfile, batch: Batch, any_rank: bool, demands: SizeDemands
+    reference: Reference,
+    profile: KernelProfile,
+    batch: Batch,
+    any_rank: bool,
+    demands: SizeDemands,
+    picked: Iterable[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """`batch` are the leading axes that all rows share; `any_rank` says that any number of them will do. Sizes are
-    made larger until the op takes them."""
+    made larger until the op takes them. `picked` are inputs whose integers pick along an axis: `name`, `axis`, whether
+    some are left out (`kept`), and the scalar (`mark`) that those equal."""
     columns = demands.whole(_columns(reference, batch))
     others = _other_sizes(reference, batch, columns, demands)
     least = max([demands.reaching(columns, 1), *(others[part] for part in demands.parts(columns))])
     sizes = Sizes(columns, demands.multiple(columns), least)
+    usual = _default_sizes(batch, sizes, others, demands)
     learnable = {param.name for param in profile.learnable_params}
     floats = [tensor.name for tensor in reference.tensors if tensor.dtype == "float"]
     inputs = [name for name in floats if name not in learnable]
     optional = [tensor.name for tensor in reference.tensors if tensor.optional]
     absent = [*([name] for name in optional), *([optional] if len(optional) > 1 else [])]
     return {
-        "make_inputs_signature": ", ".join(["dtype", *_default_sizes(batch, sizes, others, demands)]),
+        "make_inputs_signature": ", ".join(["dtype", *usual]),
         "make_inputs_items": [_input(tensor, batch, columns) for tensor in reference.tensors],
         "case_arguments": ", ".join([*(["batch"] if batch else []), *([columns] if columns else [])]),
         "cases": _cases(_ANY_RANK, batch, sizes, any_rank, demands),
@@ -84,6 +92,8 @@ def case_values(
         "float_parameters": _names([name for name in floats if name in learnable]) if learnable else "",
         "float_names": _names(floats) if len(floats) > 1 else "",
         "refused_shapes": _names(_refused(reference)) if _refused(reference) else "",
+        "refused_singles": _names(_refused(reference, 1)) if _refused(reference, 1) else "",
+        "picks": [_pick(reference, one, dict(text.split("=") for text in usual)) for one in picked],
         "has_integers": len(floats) < len(reference.tensors),
         "absent": ", ".join(map(_names, absent)),
         **_scalar_cases(reference, demands),
@@ -91,14 +101,25 @@ def case_values(
     }
 
 
-def _refused(reference: Reference) -> list[str]:
-    """The tensors that can't have one more column: others share the axis, or the reference fixes its size."""
+def _refused(reference: Reference, size: int = 0) -> list[str]:
+    """The tensors whose last axis, or any axis that is not `size` already, can't have another size: others share it, or
+    the reference fixes it."""
 
     def is_bound(tensor: Tensor) -> bool:
-        last = tensor.shape[-1]
-        return isinstance(last, int) or any(last in other.shape for other in reference.tensors if other is not tensor)
+        axes = tensor.shape if size else tensor.shape[-1:]
+        others = [other for other in reference.tensors if other is not tensor]
+        return any(a != size if isinstance(a, int) else any(a in other.shape for other in others) for a in axes)
 
-    return [tensor.name for tensor in reference.tensors[1:] if tensor.shape and is_bound(tensor)]
+    return [tensor.name for tensor in reference.tensors[1:] if is_bound(tensor)]
+
+
+def _pick(reference: Reference, picked: Mapping[str, Any], sizes: Mapping[str, str]) -> dict[str, Any]:
+    """Indices that an op must refuse, and the one that it leaves out. Where a condition other than that says which
+    ones are left out, a negative one may be among them."""
+    size = sizes.get(_axis(picked["axis"]), str(picked["axis"]))
+    default = next((scalar.default for scalar in reference.scalars if scalar.name == picked["mark"]), None)
+    outside = [*(["-1"] if default is not None or not picked["kept"] else []), size]
+    return {"name": picked["name"], "outside": f"[{', '.join(outside)}]", "mark": default}
 
 
 def _scalar_cases(reference: Reference, demands: SizeDemands) -> dict[str, Any]:

@@ -104,7 +104,7 @@ def kernel_files(
     sizes = SizeDemands(
         demands.get("divisors", {}), demands.get("limits", {}), demands.get("least", {}), demands.get("counts", ())
     )
-    named = {**values(reference, profile, sizes, demands.get("counted_axes", ())), **op}
+    named = {**values(reference, profile, sizes, demands.get("counted_axes", ()), demands.get("picked", ())), **op}
     texts = render_all((t for t in templates if not (op_text and t == OP)), named)
     if op_text:
         texts[output_path(OP, named)] = op_text

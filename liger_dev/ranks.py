@@ -13,7 +13,8 @@ def accepts_any_rank(reference: Reference) -> bool:
     """
     tree = ast.parse(reference.text)
     function = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == reference.name)
-    return not any(_depends_on_rank(node) for node in ast.walk(function))
+    # The body alone: `tuple[Tensor, Tensor]` in the signature is no indexing.
+    return not any(_depends_on_rank(node) for statement in function.body for node in ast.walk(statement))
 
 
 _DIMENSION_ARGUMENTS = ("dim", "axis", "start_dim", "end_dim", "dim0", "dim1", "dims")

@@ -4,6 +4,7 @@ import re
 import textwrap
 
 from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 
 from liger_dev.case_values import FREE
@@ -27,11 +28,13 @@ def values(
     profile: KernelProfile,
     sizes: SizeDemands = FREE,
     counted_axes: Iterable[str] = (),
+    picked: Iterable[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """All values that the templates of module, functional entry, test and benchmark script need.
 
     Names and shapes of arguments are the reference's, names of classes and module arguments the profile's. `sizes`
-    says which sizes the op takes, `counted_axes` are those that a tensor must have as they are.
+    says which sizes the op takes, `counted_axes` are those that a tensor must have as they are, `picked` the inputs
+    that pick elements along an axis.
     """
     fields = profile.model_dump(mode="json")
     names = [tensor.name for tensor in reference.tensors]
@@ -51,7 +54,7 @@ def values(
         "apply_arguments": ", ".join(arguments),
         "functional_doc": _functional_doc(reference, profile, batch if any_rank else ()),
         **_module(reference, profile, batch if any_rank else ()),
-        **case_values(reference, profile, batch, any_rank, sizes),
+        **case_values(reference, profile, batch, any_rank, sizes, picked),
     }
 
 

@@ -13,10 +13,12 @@ CLOSEST = "kl_div"
 
 
 def jsd(log_q: torch.Tensor, log_p: torch.Tensor, beta: float = 0.5) -> torch.Tensor:
-    log_q_float, log_p_float = log_q.float(), log_p.float()
-    q, p = log_q_float.exp(), log_p_float.exp()
+    # Below -80 a probability is 0 to float32; with -inf, 0 * log(0) would be no number.
+    log_q_bounded = log_q.float().clamp(min=-80.0)
+    log_p_bounded = log_p.float().clamp(min=-80.0)
+    q, p = log_q_bounded.exp(), log_p_bounded.exp()
     log_mixture = torch.log(beta * p + (1.0 - beta) * q)
-    teacher_term = beta * p * (log_p_float - log_mixture)
-    student_term = (1.0 - beta) * q * (log_q_float - log_mixture)
+    teacher_term = beta * p * (log_p_bounded - log_mixture)
+    student_term = (1.0 - beta) * q * (log_q_bounded - log_mixture)
     loss = (teacher_term + student_term).sum(-1).mean()
     return loss

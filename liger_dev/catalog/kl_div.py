@@ -9,7 +9,8 @@ SHAPES = {"log_probs": ("N", "V"), "target_log_probs": ("N", "V")}
 
 
 def kl_div(log_probs: torch.Tensor, target_log_probs: torch.Tensor) -> torch.Tensor:
-    target_float = target_log_probs.float()
-    divergence = (target_float.exp() * (target_float - log_probs.float())).sum(-1)
+    # Below -80 a probability is 0 to float32; with -inf, 0 * log(0) would be no number.
+    target_bounded = target_log_probs.float().clamp(min=-80.0)
+    divergence = (target_bounded.exp() * (target_bounded - log_probs.float())).sum(-1)
     loss = divergence.mean()
     return loss

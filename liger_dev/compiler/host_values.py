@@ -64,6 +64,8 @@ class HostValues:
             case "where":
                 parts = [self.spell(arg)[0] for arg in value.args]
                 return f"torch.where({', '.join(parts)})", ATOM
+            case "input" if value.dtype != "float" and not value.attr("slices"):
+                return value.attr("name"), ATOM
             case "input" if not value.axes:
                 return f"{value.attr('name')}.float()", ATOM
         row = OPS[value.op]

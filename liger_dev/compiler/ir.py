@@ -96,7 +96,8 @@ class Output:
 class Graph:
     """All values of one operation, forward and backward; `names` and `lines` come from the reference's source, `sizes`
     are axes' sizes as Python expressions over the arguments, `extents` those that they were traced with. An axis
-    in `lengths` is as long as another one and so many elements more."""
+    in `lengths` is as long as another one and so many elements more. `picks` are what elements are picked by, each with
+    the axis that it must not leave."""
 
     inputs: list[Input] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
@@ -106,6 +107,7 @@ class Graph:
     sizes: dict[str, str] = field(default_factory=dict)
     extents: dict[str, int] = field(default_factory=dict)
     lengths: dict[str, tuple[str, int]] = field(default_factory=dict)
+    picks: dict[tuple[Value, str], None] = field(default_factory=dict)
     _values: dict[tuple[Any, ...], Value] = field(default_factory=dict)
 
     def make(self, op: str, *args: Value, axes: Axes | None = None, dtype: str | None = None, **attrs: Any) -> Value:

@@ -18,6 +18,7 @@ from liger_dev.compiler.formulas import formulas
 from liger_dev.compiler.host import Host
 from liger_dev.compiler.host import function_values
 from liger_dev.compiler.ir import Dims
+from liger_dev.compiler.picks import picked
 from liger_dev.compiler.statements import KernelText
 from liger_dev.compiler.wrappers import backward_lines
 from liger_dev.compiler.wrappers import forward_lines
@@ -61,6 +62,10 @@ def operation_values(hosts: Sequence[tuple[Setting, Host]]) -> dict[str, Any]:
         "limits": {part: whole for _, each in hosts for part, whole in limits(each.graph, reference).items()},
         "least": {axis: n for _, each in hosts for axis, n in least_sizes(each.graph).items()},
         "counted_axes": list(dict.fromkeys(axis for _, each in hosts for axis in counted_axes(each.graph, text))),
+        "picked": [
+            {"name": one.name, "axis": one.axis, "kept": one.kept is not None, "mark": one.mark}
+            for one in picked(graph)
+        ],
         "argument_docs": [
             *(_argument(host, tensor.name) for tensor in reference.tensors),
             *(f"{s.name}: {_one_of(s.choices)}" for s in reference.scalars if len(s.choices) > 1),
@@ -112,6 +117,7 @@ _HELPERS = (
     "check_bool",
     "check_divisible",
     "check_floating",
+    "check_index",
     "check_integer",
     "check_least",
     "check_rank",

@@ -44,12 +44,14 @@ def _gather(state: Lowering, x: Any, dim: int, index: Any, **_: Any) -> Term:
     if i.dims[position]:
         raise state.refuse("it gathers more than one element a row", "gather one, or write it with a mask")
     dims = tuple(d if n != position else () for n, d in enumerate(t.dims))
+    state.graph.picks[i.value, t.dims[position][0]] = None
     return result(state, pick(state.graph, t.value, t.dims[position][0], i.value), [t], dims)
 
 
 def _one_hot(state: Lowering, x: Any, classes: Any = -1) -> Term:
     t = state.term(x)
     (axis,) = state.axis_of_size(state.shape(state.node)[-1])
+    state.graph.picks[t.value, axis] = None
     position = state.graph.make("index", axes=frozenset({axis}), dtype="int", axis=axis)
     return Term(state.graph.make("eq", position, t.value), (*t.dims, (axis,)))
 
@@ -79,6 +81,7 @@ def _nll_loss(
     t, label = state.term(x), state.term(target)
     axis, g = _class_axis(state, t), state.graph
     valid = state.name(g.make("ne", label.value, state.number(ignore)), "valid")
+    g.picks[g.where(valid, label.value, g.const(0)), axis] = None
     share = as_float(g, valid)
     if weight is not None:
         share = g.mul(share, pick(g, state.term(weight).value, axis, label.value))
@@ -101,6 +104,7 @@ def _cross_entropy(
     axis, g = _class_axis(state, t), state.graph
     lse = state.name(g.make("logsumexp", t.value, over=(axis,)), "lse")
     valid = state.name(g.make("ne", label.value, state.number(ignore)), "valid")
+    g.picks[g.where(valid, label.value, g.const(0)), axis] = None
     kept = as_float(g, valid)
     nll = g.sub(lse, state.name(pick(g, t.value, axis, label.value), "label_logit"))
     share = kept
@@ -124,6 +128,7 @@ def _index(state: Lowering, x: Any, indices: Any) -> Term:
     if len(t.dims) != 1 or len(t.dims[0]) != 1 or len(indices) != 1:
         raise state.refuse("it picks rows, whose gradient scatters")
     index = state.term(indices[0])
+    state.graph.picks[index.value, t.dims[0][0]] = None
     return result(state, pick(state.graph, t.value, t.dims[0][0], index.value), [t], index.dims)
 
 

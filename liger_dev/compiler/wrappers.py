@@ -16,6 +16,7 @@ from liger_dev.compiler.launching import launch_lines
 from liger_dev.compiler.launching import sizes
 from liger_dev.compiler.layout import Layout
 from liger_dev.compiler.layout import read_axes
+from liger_dev.compiler.picks import index_checks
 from liger_dev.compiler.schedule import Accumulator
 from liger_dev.compiler.schedule import Launch
 from liger_dev.compiler.schedule import Place
@@ -36,7 +37,7 @@ def forward_lines(host: Host, results: Sequence[str]) -> list[str]:
     shapes = Shapes(graph, {i.name: i.dims for i in required})
     full = required[0]
     lines = [*_checks(host), *divisibility_checks(graph), *limit_checks(graph), *least_checks(graph)]
-    lines += rank_checks(graph, host.reference)
+    lines += [*rank_checks(graph, host.reference), *index_checks(graph, shapes)]
     lines += [_contiguous(item) for item in graph.inputs]
     layout: Layout | None = None
     filled: set[str] = set()

@@ -31,7 +31,7 @@ TORCH = frozenset(
     "get_default_dtype autograd.Function autograd.function.once_differentiable "
     "autograd.function.FunctionCtx cuda.device cuda.device_of cuda.current_device cuda.get_device_properties "
     "cuda.get_device_capability amp.custom_fwd amp.custom_bwd strided contiguous_format preserve_format "
-    "version.hip".split()
+    "version.hip compiler.is_compiling cuda.is_current_stream_capturing".split()
 )
 TRITON = frozenset(
     "jit autotune heuristics Config cdiv next_power_of_2 runtime.driver.active.get_current_target".split()
@@ -47,7 +47,7 @@ ATTRIBUTES = frozenset(
     "smallest_normal nelement is_complex unbind split chunk narrow clone detach unflatten "
     "save_for_backward saved_tensors needs_input_grad mark_non_differentiable mark_dirty set_materialize_grads "
     "apply forward backward value items keys values append extend get format join startswith endswith lower upper "
-    "removeprefix removesuffix constexpr arange element_ty".split()
+    "removeprefix removesuffix constexpr arange element_ty any".split()
 )
 DECORATORS = frozenset(
     "triton.jit triton.autotune triton.heuristics staticmethod classmethod property once_differentiable "

@@ -28,6 +28,8 @@ _VIEWS = frozenset(
 _COPIES = frozenset(
     "clone copy_ _to_copy contiguous to resolve_conj resolve_neg _local_scalar_dense is_pinned promote_types result_type".split()
 )
+# Allowed on integers and truth values: what looks at an index before a kernel picks by it.
+_LOOKS = frozenset("eq ne lt le gt ge bitwise_and bitwise_or logical_and logical_or logical_not any all".split())
 # Allowed on what kernels wrote: the last step over one partial result a program.
 _FINISHING = frozenset(("sum",))
 _ON_SCALARS = frozenset(("div", "mul", "add", "sub", "neg", "clamp_min", "clamp_max", "clamp"))
@@ -63,6 +65,8 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         elif short == "copy_":
             self.partial.pop(args[0].untyped_storage()._cdata, None)
         elif short in _VIEWS or short in _COPIES:
+            pass
+        elif short in _LOOKS and not any(isinstance(x, torch.Tensor) and x.is_floating_point() for x in args):
             pass
         elif self._finishes(short, args):
             self._keep(made)

@@ -226,6 +226,12 @@ def test_references_that_take_any_rank(body, expected):
     assert accepts_any_rank(replace(reference, text=text)) is expected
 
 
+def test_an_annotation_is_no_indexing():
+    reference, _ = load("softmax")
+    text = "import torch\n\n\ndef softmax(x) -> tuple[torch.Tensor, torch.Tensor]:\n    return x * 2, x * 3\n"
+    assert accepts_any_rank(replace(reference, text=text))
+
+
 def test_batch_axes_are_those_that_rows_share():
     reference, _ = load("fused_add_rms_norm")
     assert batch_axes(reference) == ("B", "T")

@@ -148,6 +148,15 @@ def test_nan_stands_only_where_it_should():
     assert judged(torch.ones(2), true)[0]
 
 
+@pytest.mark.parametrize("value, right", [(float("nan"), True), (float("-inf"), True), (1.0, False)])
+def test_a_gradient_that_overflows_is_no_number_of_some_kind(value, right):
+    infinite = torch.tensor([1.0, float("inf")])
+    expected = {"eager gradient of x": infinite, "true gradient of x": infinite.double()}
+    given = {"gradient of x": torch.tensor([1.0, value])}
+    faults, _ = compare(Given("a case", {"gradients": True}, {"exact": [], "types": []}, given, expected, {}))
+    assert [fault.kind for fault in faults] == ([] if right else ["wrong values"])
+
+
 def test_a_verdict_without_cases_is_no_pass():
     assert not Verdict((), 0).passed
     assert Verdict((), 1).passed

@@ -18,6 +18,7 @@ from torch.autograd.function import once_differentiable
 
 from kernels.ops.utils import LONG_ROW
 from kernels.ops.utils import check_floating
+from kernels.ops.utils import check_index
 from kernels.ops.utils import check_integer
 from kernels.ops.utils import check_rank
 from kernels.ops.utils import check_shape
@@ -162,6 +163,7 @@ def cross_entropy_forward(logits, target, ignore_index):
     check_integer(target=target)
     check_shape("target", target, (*logits.shape[:-1],))
     check_rank("logits", logits, 2)
+    check_index("target", target, logits.shape[-1], target != ignore_index)
     logits = logits.contiguous()
     target = target.contiguous()
     row_max = torch.empty(n_rows, dtype=torch.float32, device=logits.device)

@@ -17,7 +17,6 @@ import triton.language as tl
 from torch.autograd.function import once_differentiable
 
 from kernels.ops.utils import check_floating
-from kernels.ops.utils import check_rank
 from kernels.ops.utils import check_shape
 from kernels.ops.utils import device_guard
 from kernels.ops.utils import loop_stages
@@ -114,7 +113,6 @@ def fused_add_rms_norm_forward(x, residual, weight, eps):
     check_floating(x=x, residual=residual, weight=weight)
     check_shape("residual", residual, x.shape)
     check_shape("weight", weight, (x.shape[-1],))
-    check_rank("x", x, 3)
     x = x.contiguous()
     residual = residual.contiguous()
     weight = weight.contiguous()
