@@ -24,7 +24,7 @@ found = {}
 for name in ("torch", "triton", "numpy"):
     try:
         found[name] = importlib.import_module(name).__version__
-    except Exception as error:
+    except (ImportError, OSError, RuntimeError, AttributeError) as error:
         found[name + "_error"] = f"{type(error).__name__}: {error}".splitlines()[0]
 found["gpus"] = []
 if "torch" in found:
@@ -32,7 +32,7 @@ if "torch" in found:
     try:
         if torch.cuda.is_available():
             found["gpus"] = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    except Exception as error:
+    except RuntimeError as error:
         found["gpu_error"] = f"{type(error).__name__}: {error}".splitlines()[0]
     found["backend"] = "rocm" if torch.version.hip else "cuda" if torch.version.cuda else "cpu"
 print(json.dumps(found))

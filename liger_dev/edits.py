@@ -1,7 +1,7 @@
 """A Python file's text and one wish go in; the text with that one edit comes out, everything else as it was.
 
 Positions come from the syntax tree, so comments and odd formatting survive. Each edit can be applied again without
-effect, and each has a counterpart that takes it back.
+effect.
 """
 
 import ast
@@ -36,16 +36,6 @@ def add_import(text: str, module: str, name: str, noqa: str | None = None, where
     return _insert(lines, at, line + "\n")
 
 
-def remove_import(text: str, module: str, name: str, where: str = "<text>") -> str:
-    """`text` without a line that imports exactly `name` from `module`. Raises BadInput if `text` does not parse."""
-    tree = parse(text, where)
-    for node in _froms(tree):
-        alone = all(other is node or other.lineno >= _end(node) + 1 or _end(other) < node.lineno for other in tree.body)
-        if alone and node.module == module and [_bound(alias) for alias in node.names] == [name]:
-            return _cut(text, node.lineno - 1, _end(node))
-    return text
-
-
 def add_function(text: str, function_source: str, where: str = "<text>") -> str:
     """`text` with a top-level function appended, or put in place of the function of the same name.
 
@@ -65,64 +55,6 @@ def add_function(text: str, function_source: str, where: str = "<text>") -> str:
     if "".join(lines[start:end]).rstrip("\r\n") == source.rstrip("\r\n"):
         return text
     return "".join((*lines[:start], source, *lines[end:]))
-
-
-def remove_function(text: str, name: str, where: str = "<text>") -> str:
-    """`text` without a top-level function and the blank lines before it. Raises BadInput if it does not parse."""
-    old = _function(parse(text, where), name)
-    if old is None:
-        return text
-    lines = _lines(text)
-    start = _start(old)
-    while start and not lines[start - 1].strip():
-        start -= 1
-    return _cut(text, start, _end(old))
-
-
-def add_to_all(text: str, name: str, where: str = "<text>") -> str:
-    """`text` with `name` as the last item of its static `__all__` list; a text without such a list stays as it is.
-
-    Raises:
-        BadInput: `text` does not parse.
-    """
-    names = _all_list(parse(text, where))
-    if names is None or name in _strings(names):
-        return text
-    lines = _lines(text)
-    if not names.elts:
-        row, column = names.lineno - 1, _characters(lines[names.lineno - 1], names.col_offset) + 1
-        return _splice(lines, row, column, f'"{name}"')
-    last = names.elts[-1]
-    row = _end(last) - 1
-    column = _characters(lines[row], last.end_col_offset or 0)
-    if last.lineno == names.lineno:
-        return _splice(lines, row, column, f', "{name}"')
-    indent = lines[last.lineno - 1][: len(lines[last.lineno - 1]) - len(lines[last.lineno - 1].lstrip())]
-    comma = lines[row][column:].lstrip().startswith(",")
-    if not comma:
-        lines = _lines(_splice(lines, row, column, ","))
-    return _insert(lines, row + 1, f'{indent}"{name}",\n')
-
-
-def remove_from_all(text: str, name: str, where: str = "<text>") -> str:
-    """`text` without `name` in its static `__all__` list. Raises BadInput if it does not parse."""
-    names = _all_list(parse(text, where))
-    if names is None or name not in _strings(names):
-        return text
-    lines = _lines(text)
-    index = _strings(names).index(name)
-    node = names.elts[index]
-    row = node.lineno - 1
-    begin, end = (_characters(lines[row], offset) for offset in (node.col_offset, node.end_col_offset or 0))
-    if lines[row].strip().rstrip(",") == lines[row][begin:end]:
-        return _cut(text, row, row + 1)
-    rest = lines[row][end:]
-    if rest.lstrip().startswith(",") and index + 1 < len(names.elts):
-        rest = rest.lstrip()[1:].lstrip(" ")
-        lines[row] = lines[row][:begin] + rest
-    else:
-        lines[row] = lines[row][:begin].rstrip(" ").removesuffix(",") + rest
-    return "".join(lines)
 
 
 def _froms(tree: ast.Module) -> list[ast.ImportFrom]:
@@ -171,18 +103,6 @@ def _function(tree: ast.Module, name: str) -> ast.FunctionDef | None:
     return next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name), None)
 
 
-def _all_list(tree: ast.Module) -> ast.List | None:
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.List):
-            if any(isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets):
-                return node.value
-    return None
-
-
-def _strings(names: ast.List) -> list[str | None]:
-    return [e.value if isinstance(e, ast.Constant) and isinstance(e.value, str) else None for e in names.elts]
-
-
 def _start(node: ast.stmt) -> int:
     """The index of a statement's first line, decorators included."""
     decorators = node.decorator_list if isinstance(node, ast.FunctionDef | ast.ClassDef) else []
@@ -193,11 +113,6 @@ def _end(node: ast.stmt | ast.expr) -> int:
     """The index of the line after a node."""
     assert node.end_lineno is not None, "a parsed node has an end"
     return node.end_lineno
-
-
-def _characters(line: str, byte_offset: int) -> int:
-    """A column in characters; the syntax tree counts UTF-8 bytes."""
-    return len(line.encode()[:byte_offset].decode())
 
 
 def _lines(text: str) -> list[str]:
@@ -217,13 +132,3 @@ def _insert(lines: list[str], at: int, text: str) -> str:
     if head and not head.endswith("\n"):
         head += end
     return head + text + "".join(lines[at:])
-
-
-def _splice(lines: list[str], row: int, column: int, text: str) -> str:
-    changed = lines[row][:column] + text + lines[row][column:]
-    return "".join((*lines[:row], changed, *lines[row + 1 :]))
-
-
-def _cut(text: str, start: int, end: int) -> str:
-    lines = _lines(text)
-    return "".join((*lines[:start], *lines[end:]))

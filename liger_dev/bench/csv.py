@@ -158,9 +158,8 @@ def _replace(path: Path, rows: Sequence[Mapping[str, str]]) -> None:
             os.fsync(file.fileno())
         os.chmod(temporary, path.stat().st_mode & 0o777 if path.exists() else 0o644)
         os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    finally:
+        Path(temporary).unlink(missing_ok=True)  # gone already, unless something failed
 
 
 @contextmanager

@@ -60,6 +60,7 @@ STORIES = {
             answers(analyzes(NORM, NORM_ASSUMPTIONS)),
         ],
         "analyzer, of a remark": [answers(analyzes(PLUS_ONE, [*NORM_ASSUMPTIONS, "the weight counts from one"]))],
+        "modifier": [answers(calls("read_file", path="test/kernels/test_NAME.py")), lambda body: _modifies(body)],
         "generator, of a remark": [
             answers(edits("import triton\n", "import triton  # as the reviewer wants\n"), HANDS_IN)
         ],
