@@ -219,11 +219,11 @@ def mend_of(context: Context) -> tuple[Mend | None, Callable[[Gate, str], str] |
     from liger_dev.agents.repairs import Mender
 
     mender = Mender(context.request["name"], context.root, seat_of(context))
-    if context.request.get("engine") == CLAUDE:
-        return mender, mender.account
     where = f"profiles/{context.request['name']}.yaml"
-    inputs = parse_profile(workspace.read(context.root, where) or "", where).forward_inputs
-    integers = frozenset(tensor.name for tensor in inputs if tensor.dtype in ("int", "bool"))
+    profile = parse_profile(workspace.read(context.root, where) or "", where)
+    if context.request.get("engine") == CLAUDE or is_by_agent(profile):
+        return mender, mender.account
+    integers = frozenset(tensor.name for tensor in profile.forward_inputs if tensor.dtype in ("int", "bool"))
 
     def builtin_first(text: str, attempt: Attempt, tried: Set[str]) -> Repair | None:
         """One builtin move, which is free; what it does not mend is the agent's."""

@@ -15,6 +15,8 @@ from liger_dev.errors import LigerDevError
 
 # About 6000 tokens: the end of an error and the beginning of a file are what counts.
 LONGEST_RESULT = 20_000
+# What is shorter is no key that anybody has been given, and may be a word of the text.
+SHORTEST_KEY = 8
 
 
 class Arguments(BaseModel):
@@ -70,7 +72,8 @@ def run_tool(tools: Sequence[Tool], name: str, given: Any) -> tuple[str, bool, A
 
 def bounded(text: str) -> str:
     """A text without the middle that a conversation has no room for, and without the key in any case."""
-    if key := os.environ.get("ANTHROPIC_API_KEY"):
+    key = os.environ.get("ANTHROPIC_API_KEY", "")
+    if len(key) >= SHORTEST_KEY:
         text = text.replace(key, "[the key]")
     if len(text) <= LONGEST_RESULT:
         return text

@@ -1,4 +1,4 @@
-"""An operation that the compiler can't express, and what a scripted model says about it: right, wrong and hostile."""
+"""An operation in words that the compiler can't express, `index_copy`, and what a scripted model says about it: right, wrong and hostile."""
 
 NAME = "mirror_add"
 PROSE = "Add to every row its own mirror image: y_i = x_i + x_(n-1-i), where n is the length of a row."
@@ -11,7 +11,8 @@ SHAPES = {"x": ("B", "T", "H")}
 
 
 def mirror_add(x: torch.Tensor) -> torch.Tensor:
-    return x + torch.flip(x, dims=(-1,))
+    backwards = torch.arange(x.shape[-1] - 1, -1, -1, device=x.device)
+    return x + torch.zeros_like(x).index_copy(-1, backwards, x)
 '''
 
 FACTS = {

@@ -67,7 +67,7 @@ STORIES = {
     },
     # What the compiler can't express: the agent's kernel is off by one and is repaired at the second attempt.
     "mirror": {
-        "analyzer": [answers(says("The compiler has no flip."), MIRROR)],
+        "analyzer": [answers(says("The compiler has no index_copy."), MIRROR)],
         "generator": [answers(*writes(NAMED_WRONG), calls("compile_kernels")), answers(HANDS_IN)],
         "generator, of a remark": [answers(edits("x + mirrored", "mirrored + x"), HANDS_IN)],
         "validator": [

@@ -31,7 +31,7 @@ from liger_dev.stages import GENERATE
 def analysis():
     reference = Reference(NAME, REFERENCE, (Tensor("x", ("B", "T", "H")),), (), "prose")
     outputs = [{"name": "y", "shape": ["B", "T", "H"], "dtype": "same as x"}]
-    profile = draft_profile(reference, KernelFacts.model_validate(FACTS), outputs, {"compiler": "refused: flip"})
+    profile = draft_profile(reference, KernelFacts.model_validate(FACTS), outputs, {"compiler": "refused: index_copy"})
     return Analysis(reference, profile)
 
 
