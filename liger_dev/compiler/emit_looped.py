@@ -91,10 +91,22 @@ class LoopedRows(Statements):
         return [line for line in self._drain() if line]
 
     def _start(self, value: Value) -> list[str]:
-        return [f"{self.name_of(value)} = {_zeros(value.op)}"]
+        name = self.name_of(value)
+        if value.op == "argmax":
+            start = [f"{name} = tl.zeros((BLOCK_ROWS, 1), dtype=tl.int32)"]
+            return [*start, f"{name}_value = {_zeros('max')}"]
+        return [f"{name} = {_zeros(value.op)}"]
 
     def _continue(self, value: Value) -> None:
         name, inner = self.name_of(value), self.padded(value)
+        if value.op == "argmax":
+            self.block.body += [
+                f"block_max = tl.max({inner}, axis=1, keep_dims=True)",
+                f"block_position = start + tl.argmax({inner}, axis=1, keep_dims=True)",
+                f"{name} = tl.where(block_max > {name}_value, block_position, {name})",
+                f"{name}_value = tl.maximum({name}_value, block_max)",
+            ]
+            return
         reduced = f"tl.{value.op}({inner}, axis=1, keep_dims=True)"
         step = f"{name} += {reduced}" if value.op == "sum" else f"{name} = tl.{value.op}imum({name}, {reduced})"
         self.block.body.append(step)

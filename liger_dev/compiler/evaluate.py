@@ -70,6 +70,9 @@ def _one(
                 "logsumexp": torch.logsumexp,
             }
             return reduce[value.op](args[0], dim=dims, keepdim=True)
+        case "argmax":
+            (axis,) = value.attr("over")
+            return args[0].argmax(order.index(axis), keepdim=True)
         case "softmax" | "log_softmax":
             (axis,) = value.attr("over")
             return getattr(torch, value.op)(args[0], dim=order.index(axis))  # type: ignore[no-any-return]

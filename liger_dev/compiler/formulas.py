@@ -111,7 +111,7 @@ class _Speller:
             case "size":
                 sizes = value.attr("over")
                 return " * ".join(sizes), ATOM if len(sizes) == 1 else PRODUCT
-            case "sum" | "max":
+            case "sum" | "max" | "argmax":
                 return f"{value.op}[{axes_text(value.attr('over'))}]({self.text(value.args[0])})", ATOM
             case "round":
                 return f"round({self.text(value.args[0])})", ATOM

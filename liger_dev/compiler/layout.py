@@ -12,7 +12,7 @@ from liger_dev.compiler.ir import Value
 from liger_dev.compiler.moves import related
 from liger_dev.errors import Unsupported
 
-REDUCTIONS = ("sum", "max", "min")
+REDUCTIONS = ("sum", "max", "min", "argmax")
 
 
 def along(value: Value) -> Axes:

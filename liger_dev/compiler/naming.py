@@ -13,6 +13,7 @@ _BY_OP = {
     "sigmoid": "sigmoid",
     "relu": "positive",
     "max": "row_max",
+    "argmax": "position",
     "where": "selected",
     "add": "shifted",
     "sub": "difference",

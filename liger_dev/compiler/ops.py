@@ -92,13 +92,11 @@ def _extremum(g: "Graph", v: "Value", d: "Value") -> list["Value | None"]:
     """Adjoint of a maximum over axes. torch shares the gradient evenly among the elements that attain it; where it has
     their index (`ties="first"`), the first one has it all."""
     x, zero = v.args[0], g.const(0.0)
-    attains = g.make("eq", x, v)
     if dict(v.attrs).get("ties") == "first":
         (axis,) = v.attr("over")
-        position = g.make("float", g.make("index", axes=frozenset({axis}), axis=axis))
-        behind = g.where(attains, g.neg(position), g.const(-math.inf))
-        first = g.neg(g.make("max", behind, over=(axis,)))
-        return [g.where(g.make("eq", position, first), d, zero)]
+        position = g.make("index", axes=frozenset({axis}), axis=axis)
+        return [g.where(g.make("eq", position, g.make("argmax", x, over=(axis,))), d, zero)]
+    attains = g.make("eq", x, v)
     ties = g.sum(g.where(attains, g.const(1.0), zero), v.attr("over"))
     return [g.where(attains, g.div(d, ties), zero)]
 
@@ -217,6 +215,8 @@ OPS: dict[str, Op] = {
     "detach": Op(1, "{0}", "{0}", ATOM, lambda x: x, lambda g, v, d: [None]),
     "sum": reduction("sum", lambda g, v, d: [d]),
     "max": reduction("max", _extremum, precise=False),
+    # The position of the maximum, the first one of equals.
+    "argmax": Op(1, "", "argmax({0})", ATOM, None, no_gradient, "int", True),
     # The running sum along `axis`, from its end if `reverse`.
     "cumsum": Op(1, "", "cumsum({0})", ATOM, None, _cumsum, "float", False, True),
     "softmax": Op(1, "", "softmax({0})", ATOM, None, _softmax, "float", False, True),

@@ -53,6 +53,8 @@ class Lanes:
             return FINITE if lanes[0] in (0.0, FINITE) else UNKNOWN
         if value.op == "fixed":
             return lanes[0] if lanes[0] in (0.0, FINITE) else UNKNOWN
+        if value.op == "argmax":
+            return FINITE
         if value.op in ("sum", "max", "min"):
             return 0.0 if lanes[0] == 0.0 else FINITE if lanes[0] in (FINITE, -math.inf) else UNKNOWN
         if all(isinstance(lane, float) for lane in lanes):

@@ -132,10 +132,23 @@ def _index(state: Lowering, x: Any, indices: Any) -> Term:
     return result(state, pick(state.graph, t.value, t.dims[0][0], index.value), [t], index.dims)
 
 
+def _scatter(state: Lowering, x: Any, dim: int, index: Any, value: Any, **rest: Any) -> Term:
+    """One element a row replaced, at an index."""
+    t, i, v = state.term(x), state.term(index), state.term(value)
+    position = dim % len(t.dims)
+    if len(t.dims[position]) != 1 or i.dims[position] or rest:
+        raise state.refuse("it replaces more than one element a row", "write it with a mask")
+    (axis,) = t.dims[position]
+    chosen = state.graph.make("eq", state.graph.make("index", axes=frozenset({axis}), dtype="int", axis=axis), i.value)
+    return result(state, state.graph.where(chosen, v.value, t.value), [t], t.dims)
+
+
 INDEXED: dict[str, Row] = {
     "aten.gather.default": _gather,
     "aten.index.Tensor": _index,
     "aten.one_hot.default": _one_hot,
+    "aten.scatter.value": _scatter,
+    "aten.scatter.src": _scatter,
     "aten.nll_loss.default": _nll_loss,
     "aten.nll_loss_nd.default": _nll_loss,
     "aten.cross_entropy_loss.default": _cross_entropy,

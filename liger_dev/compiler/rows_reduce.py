@@ -61,18 +61,45 @@ def smallest(g: Graph, value: Value, over: Axes) -> Value:
 def _with_index(sign: int) -> Row:
     """max(dim) and min(dim): their gradient belongs to the first element that attains the value."""
 
-    def row(state: Lowering, x: Any, dim: int, keepdim: bool = False) -> tuple[Term, None]:
+    def row(state: Lowering, x: Any, dim: int, keepdim: bool = False) -> tuple[Term, Term]:
         t, g = state.term(x), state.graph
-        over, dims = over_dims(t, dim, keepdim)
-        over &= t.value.axes
-        value = t.value
-        if over:
-            operand = value if sign > 0 else g.neg(value)
-            value = g.make("max", operand, over=tuple(sorted(over)), ties="first")
-            value = value if sign > 0 else g.neg(value)
-        return _part(state, 0, value, t, dims), None
+        _, dims = over_dims(t, dim, keepdim)
+        axis = _one_axis(state, t, dim)
+        if axis not in t.value.axes:
+            return _part(state, 0, t.value, t, dims), Term(g.const(0), dims)
+        operand = as_float(g, t.value if sign > 0 else g.neg(t.value))
+        value = g.make("max", operand, over=(axis,), ties="first")
+        position = Term(g.make("argmax", operand, over=(axis,)), dims)
+        return _part(state, 0, value if sign > 0 else g.neg(value), t, dims), position
 
     return row
+
+
+def _one_axis(state: Lowering, t: Term, dim: int) -> str:
+    axes = t.dims[dim % len(t.dims)]
+    if len(axes) != 1:
+        raise state.refuse("positions are counted along a dimension of merged or no axes")
+    return axes[0]
+
+
+def _position(sign: int) -> Row:
+    """argmax and argmin: the first element that attains the value."""
+
+    def row(state: Lowering, x: Any, dim: int | None = None, keepdim: bool = False) -> Term:
+        t = state.term(x)
+        if dim is None and len(t.dims) != 1:
+            raise state.refuse("it counts the elements of the whole tensor", "give it a dim")
+        return _with_index(sign)(state, x, dim or 0, keepdim)[1]  # type: ignore[no-any-return]
+
+    return row
+
+
+def _topk(
+    state: Lowering, x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> tuple[Term, Term]:
+    if k != 1:
+        raise state.refuse("it takes more than the largest element", "take them one by one, or write it with sort")
+    return _with_index(1 if largest else -1)(state, x, dim, True)  # type: ignore[no-any-return]
 
 
 # Of two results
@@ -84,10 +111,7 @@ def _part(state: Lowering, position: int, value: Value, t: Term, dims: Dims) -> 
 
 
 def _item(state: Lowering, several: Any, position: int) -> Any:
-    found = state.terms[several][position]
-    if found is None and state.node.users:
-        raise state.refuse(f"the indices of {several.target} are used", "take its values only")
-    return found
+    return state.terms[several][position]
 
 
 def _refused(reason: str) -> Row:
@@ -213,8 +237,6 @@ def _all(g: Graph, value: Value, over: Axes) -> Value:
     return g.make("eq", g.sum(g.make("float", g.make("not", truth(g, value))), over), g.const(0.0))
 
 
-_INDEX = "positions along a row can't be returned"
-
 REDUCTIONS: dict[str, Row] = {
     "<built-in function getitem>": _item,
     "aten.sum.default": _reduction(Graph.sum),
@@ -244,8 +266,9 @@ REDUCTIONS: dict[str, Row] = {
     "aten.logsumexp.default": _logsumexp,
     "aten.layer_norm.default": _layer_norm,
     "aten.rms_norm.default": _rms_norm,
-    "aten.argmax.default": _refused(_INDEX),
-    "aten.argmin.default": _refused(_INDEX),
+    "aten.argmax.default": _position(1),
+    "aten.argmin.default": _position(-1),
+    "aten.topk.default": _topk,
     "aten.prod.default": _refused("a product over elements has no stable gradient; write it with log and exp"),
     "aten.prod.dim_int": _refused("a product over elements has no stable gradient; write it with log and exp"),
 }

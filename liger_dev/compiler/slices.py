@@ -123,7 +123,7 @@ def _lift(graph: Graph, slicer: Slicer, value: Value, args: list[Value]) -> Valu
     if not cats:
         return value if tuple(args) == value.args else graph.rebuild(value, args)
     into, pieces = cats[0].attr("into"), cats[0].attr("slices")
-    if value.op in ("softmax", "log_softmax", "logsumexp") and set(value.attr("over")) & set(into):
+    if value.op in ("softmax", "log_softmax", "logsumexp", "argmax") and set(value.attr("over")) & set(into):
         raise Unsupported(f"{value.op} over a concatenation", graph.lines.get(value, ""), "reduce its pieces")
     if value.op == "cumsum" and value.attr("axis") in into:
         raise Unsupported("a running sum over a concatenation", graph.lines.get(value, ""))

@@ -36,7 +36,7 @@ _RESERVED = {
     "n_elements",
     "tl",
 }
-FILL = {"max": -math.inf, "min": math.inf, "sum": 0.0, "cumsum": 0.0}
+FILL = {"max": -math.inf, "argmax": -math.inf, "min": math.inf, "sum": 0.0, "cumsum": 0.0}
 _MASKS = {"tile": "mask", "row": "row_mask", "col": "col_mask"}
 
 
@@ -135,7 +135,7 @@ class Statements:
             v for v in self.spec.loads if v in self.uses and self.kind(v) in ("tile", "col") and v.dtype == "float"
         ]
         fills: dict[Value, Lane] = dict.fromkeys(tiles, 0.0)
-        peaks = [v for v in self.values if v.op in ("max", "min") and v not in self.spec.loads]
+        peaks = [v for v in self.values if v.op in ("max", "min", "argmax") and v not in self.spec.loads]
         for tile in tiles if peaks else []:
             trial = {**fills, tile: FILL[peaks[0].op]}
             if self._clean(Lanes(cols, trial)):

@@ -116,7 +116,8 @@ def _empty_forward(host: Host, store: Store, shapes: Shapes, full: str) -> str:
         if place.exact:
             rows = tuple(axis for dim in place.dims for axis in dim)
             size = "n_rows" if rows == host.main.layout.rows else shapes.product(rows)
-            return f"torch.empty({size}, dtype=torch.float32, device={full}.device)"
+            dtype = {"int": "int64", "bool": "bool"}.get(store.value.dtype, "float32")
+            return f"torch.empty({size}, dtype=torch.{dtype}, device={full}.device)"
         like = store.value.attr("like") if store.value.op == "round" else ()  # exact, unless the reference rounds it
         return _empty(shapes, place.dims, _promoted(host, like), full)
     output = outputs[place.name]

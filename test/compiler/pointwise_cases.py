@@ -264,6 +264,18 @@ torch.cat((x, z), -1).max(-1, keepdim=True)[0] * x
 (x * m).sum(-1, keepdim=True) / m.sum(-1, keepdim=True) * z
 """
 
+# Positions along an axis.
+POSITIONS = """
+x * x.argmax(-1, keepdim=True)
+x - x.argmin(0) * w
+x * (torch.arange(x.shape[-1]) == z.argmax(-1, keepdim=True))
+F.one_hot((x * w).argmax(-1), x.shape[-1]) * z
+torch.zeros_like(x).scatter(-1, z.max(-1, keepdim=True)[1], 1.0) * x
+x.topk(1, -1)[0] * z + x.topk(1, -1)[1]
+x.scatter(-1, x.argmin(-1, keepdim=True), 0.5) * 2
+x * x.sign().max(-1, keepdim=True)[0] + x.sign().min(-1, keepdim=True)[1]
+"""
+
 # Elements of other positions along an axis.
 MOVES = """
 x * x.flip(-1)
@@ -309,6 +321,7 @@ CASES = [
         ("above", ABOVE),
         ("coarse", COARSE),
         ("moderate", ROWS),
+        ("moderate", POSITIONS),
         ("moderate", MOVES),
         ("moderate", WHOLE),
     )
