@@ -3,6 +3,7 @@
 import math
 
 from liger_dev.compiler.ir import Value
+from liger_dev.compiler.layout import SCANS
 from liger_dev.compiler.passes import Pass
 from liger_dev.compiler.passes import arrange
 from liger_dev.compiler.statements import FILL
@@ -47,6 +48,8 @@ class LoopedRows(Statements):
         starts = [line for value in one.reductions for line in self._start(value)]
         starts += [f"{self.name_of(peak)} = {_zeros('max')}" for peak, _ in one.online]
         starts += [f"{self.name_of(total)} = {_zeros('sum')}" for _, total in one.online]
+        scans = [v for v in self.values if v in one.needs and v.op in SCANS]
+        starts += [f"{self._carry(value)} = {_zeros(value.op)}" for value in scans]
         self.plain = False
         for value in self.spec.loads:
             if value in one.loads:
@@ -69,8 +72,22 @@ class LoopedRows(Statements):
         self.speller.bound, self.shared = bound, shared
         for value in (*one.reductions, *(v for pair in one.online for v in pair)):
             self.speller.bound[value] = self.name_of(value)
-        loop = "for start in range(0, n_cols, BLOCK_COLS):"
-        return [*before, "", *starts, loop, *indented(body)]
+        return [*before, "", *starts, _loop(scans), *indented(body)]
+
+    def _carry(self, scan: Value) -> str:
+        return f"{self.name_of(scan)}_before"
+
+    def bind(self, value: Value) -> None:
+        """A scan goes on from what the blocks before this one gave."""
+        fresh = value.op in SCANS and value not in self.spec.loads and value not in self.speller.bound
+        super().bind(value)
+        if fresh:
+            total = f"tl.sum({self.padded(value)}, axis=1, keep_dims=True)"
+            self.block.body.append(f"{self._carry(value)} += {total}")
+
+    def reduction(self, value: Value) -> str:
+        text = super().reduction(value)
+        return f"{self._carry(value)} + {text}" if value.op in SCANS else text
 
     def _loop_head(self) -> list[str]:
         text = "\n".join(self.block.all())
@@ -125,7 +142,14 @@ class LoopedRows(Statements):
         ]
 
 
+def _loop(scans: list[Value]) -> str:
+    """Blocks in the order in which a scan goes through them."""
+    if any(value.attr("reverse") for value in scans):
+        return "for start in range((n_cols - 1) // BLOCK_COLS * BLOCK_COLS, -1, -BLOCK_COLS):"
+    return "for start in range(0, n_cols, BLOCK_COLS):"
+
+
 def _zeros(op: str) -> str:
-    if op == "sum":
+    if op in ("sum", "cumsum"):
         return "tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)"
     return f"tl.full((BLOCK_ROWS, 1), {fill_text(FILL[op])}, dtype=tl.float32)"

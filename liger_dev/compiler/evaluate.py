@@ -78,10 +78,11 @@ def _one(
             return getattr(torch, value.op)(args[0], dim=order.index(axis))  # type: ignore[no-any-return]
         case "round" | "detach":
             return args[0]
-        case "cumsum":
-            dim = order.index(value.attr("axis"))
+        case "cumsum" | "cumprod":
+            dim, scan = order.index(value.attr("axis")), getattr(torch, value.op)
             whole = args[0].expand([n if i == dim else -1 for i, n in enumerate(sizes.values())])
-            return whole.flip(dim).cumsum(dim).flip(dim) if value.attr("reverse") else whole.cumsum(dim)
+            found = scan(whole.flip(dim), dim).flip(dim) if value.attr("reverse") else scan(whole, dim)
+            return found  # type: ignore[no-any-return]
         case "fixed":
             return fixed(args[0], value.attr("to"))
         case _:

@@ -115,8 +115,8 @@ class _Speller:
                 return f"{value.op}[{axes_text(value.attr('over'))}]({self.text(value.args[0])})", ATOM
             case "round":
                 return f"round({self.text(value.args[0])})", ATOM
-            case "cumsum":
-                start = "reverse_cumsum" if value.attr("reverse") else "cumsum"
+            case "cumsum" | "cumprod":
+                start = f"reverse_{value.op}" if value.attr("reverse") else value.op
                 return f"{start}[{value.attr('axis')}]({self.text(value.args[0])})", ATOM
             case "fixed":
                 return f"{value.attr('to')}({self.text(value.args[0])})", ATOM

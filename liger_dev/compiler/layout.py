@@ -13,11 +13,12 @@ from liger_dev.compiler.moves import related
 from liger_dev.errors import Unsupported
 
 REDUCTIONS = ("sum", "max", "min", "argmax")
+SCANS = ("cumsum", "cumprod")
 
 
 def along(value: Value) -> Axes:
     """The axes that a reduction or a running sum goes over: a program holds all of them, or loops over them."""
-    if value.op == "cumsum":
+    if value.op in SCANS:
         return frozenset((value.attr("axis"),))
     return frozenset(value.attr("over")) if value.op in REDUCTIONS else frozenset()
 
@@ -218,7 +219,7 @@ def choose_layout(
     if cols == axes and len(order) > 1:
         cols = frozenset(order[-1:])
     for value in values:
-        if value.op == "cumsum" and value not in stop and along(value) != cols:
+        if value.op in SCANS and value not in stop and along(value) != cols:
             raise Unsupported("a running sum beside reductions along other axes", graph.lines.get(value, ""))
     return Layout(tuple(a for a in order if a not in cols), tuple(a for a in order if a in cols))
 

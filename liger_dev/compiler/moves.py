@@ -135,8 +135,8 @@ class _Mover:
                 return self.leaf(value)
             case "index":
                 return self.index()
-            case "cumsum" if value.attr("axis") == self.axis:
-                return self.running_sum(value)
+            case "cumsum" | "cumprod" if value.attr("axis") == self.axis:
+                return self.scan(value)
             case "softmax" | "log_softmax" if self.axis in value.attr("over"):
                 return self.share(value)
             case "cat" if self.axis in value.attr("into"):
@@ -204,17 +204,18 @@ class _Mover:
         position = graph.make("index", axes=frozenset({into}), dtype="int", axis=into)
         return graph.make(value.op, position, less)
 
-    def running_sum(self, value: Value) -> Value:
+    def scan(self, value: Value) -> Value:
         """A running sum up to an earlier element is the running sum of the earlier elements."""
         move, reverse = self.move, value.attr("reverse")
         if move.reversed:
-            return self.graph.make("cumsum", self.run(value.args[0]), axis=self.axis, reverse=not reverse)
+            return self.graph.make(value.op, self.run(value.args[0]), axis=self.axis, reverse=not reverse)
         (into,) = move.axes
         whole = self.graph.longer(into, self.axis) + move.first >= 0 if reverse else move.first <= 0
         if move.outside != "zero" or not whole:
-            raise self.refuse(value, "a running sum")
-        operand = shifted(self.graph, value.args[0], self.axis, into, move.first)
-        return self.graph.make("cumsum", operand, axis=into, reverse=reverse)
+            raise self.refuse(value, f"a running {'sum' if value.op == 'cumsum' else 'product'}")
+        neutral = self.graph.const(0.0 if value.op == "cumsum" else 1.0)
+        operand = shifted(self.graph, value.args[0], self.axis, into, move.first, neutral)
+        return self.graph.make(value.op, operand, axis=into, reverse=reverse)
 
     def share(self, value: Value) -> Value:
         """A softmax by its parts: the sum of exponentials belongs to the whole axis and stays where it is."""

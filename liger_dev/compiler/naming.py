@@ -21,6 +21,7 @@ _BY_OP = {
     "div": "ratio",
     "neg": "negated",
     "cumsum": "running",
+    "cumprod": "running_product",
     "abs": "magnitude",
     "round": "rounded",
     "rint": "rounded",

@@ -111,6 +111,23 @@ def _cumsum(g: "Graph", v: "Value", d: "Value") -> list["Value | None"]:
     return [g.mul(d, g.make("float", count))]
 
 
+def _cumprod(g: "Graph", v: "Value", d: "Value") -> list["Value | None"]:
+    """Each element's share of the products from there on. Where it is 0, the product without it: only the first 0 of a
+    row has one that is not 0 itself."""
+    x, (axis, reverse) = v.args[0], (v.attr("axis"), v.attr("reverse"))
+    one = g.const(1.0)
+
+    def back(value: "Value") -> "Value":
+        return g.make("cumsum", value, axis=axis, reverse=not reverse)
+
+    zero = g.make("eq", x, g.const(0.0))
+    zeros = g.make("cumsum", g.where(zero, one, g.const(0.0)), axis=axis, reverse=reverse)
+    first = g.make("and", zero, g.make("eq", zeros, one))
+    without = g.make("cumprod", g.where(first, one, x), axis=axis, reverse=reverse)
+    share = g.div(back(g.mul(d, v)), g.where(zero, one, x))
+    return [g.where(first, back(g.mul(d, without)), g.where(zero, g.const(0.0), share))]
+
+
 def _softmax(g: "Graph", v: "Value", d: "Value") -> list["Value | None"]:
     over = v.attr("over")
     return [g.mul(v, g.sub(d, g.sum(g.mul(d, v), over)))]
@@ -219,6 +236,7 @@ OPS: dict[str, Op] = {
     "argmax": Op(1, "", "argmax({0})", ATOM, None, no_gradient, "int", True),
     # The running sum along `axis`, from its end if `reverse`.
     "cumsum": Op(1, "", "cumsum({0})", ATOM, None, _cumsum, "float", False, True),
+    "cumprod": Op(1, "", "cumprod({0})", ATOM, None, _cumprod, "float", False, True),
     "softmax": Op(1, "", "softmax({0})", ATOM, None, _softmax, "float", False, True),
     "log_softmax": Op(1, "", "log_softmax({0})", ATOM, None, _log_softmax, "float", False, True),
     "logsumexp": reduction("logsumexp", _logsumexp),

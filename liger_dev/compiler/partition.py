@@ -7,6 +7,7 @@ from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Output
 from liger_dev.compiler.ir import Value
 from liger_dev.compiler.layout import REDUCTIONS
+from liger_dev.compiler.layout import SCANS
 from liger_dev.compiler.layout import along
 from liger_dev.compiler.layout import memory_order
 from liger_dev.compiler.layout import split_sums
@@ -52,7 +53,7 @@ def partition(graph: Graph, saved: Iterable[str] | None = None) -> Plan:
 def _columns(graph: Graph) -> frozenset[str]:
     """The axes that forward's smallest reduction goes over; the last axis, if that is a sum over everything."""
     forward = graph.walk(output.value for output in graph.outputs)
-    running = [along(v) for v in forward if v.op == "cumsum"]
+    running = [along(v) for v in forward if v.op in SCANS]
     if running:
         return running[0]
     reductions = [v for v in forward if v.op in REDUCTIONS]
@@ -90,7 +91,7 @@ def _host_values(graph: Graph, cols: frozenset[str]) -> frozenset[Value]:
                 f"reductions over {', '.join(value.attr('over'))} and over {', '.join(sorted(cols))} in one operation",
                 graph.lines.get(value, ""),
             )
-        if value.op == "cumsum" and along(value) != cols:
+        if value.op in SCANS and along(value) != cols:
             raise Unsupported("running sums along several axes", graph.lines.get(value, ""))
         below = [arg for arg in value.args if arg in host]
         if below and (value.axes & cols or any(arg.axes & cols for arg in value.args)):

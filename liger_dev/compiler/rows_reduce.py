@@ -176,17 +176,23 @@ def _logsumexp(state: Lowering, x: Any, dim: Any, keepdim: bool = False) -> Term
     return result(state, state.graph.make("logsumexp", t.value, over=tuple(sorted(over))), [t], dims)
 
 
-def _cumsum(state: Lowering, x: Any, dim: int, dtype: Any = None) -> Term:
-    t, g = state.term(x), state.graph
-    dim_axes = t.dims[dim % len(t.dims)] if t.dims else ()
-    if len(dim_axes) != 1:
-        raise state.refuse("it runs along a dimension of merged or no axes")
-    (axis,) = dim_axes
-    value = as_float(g, t.value)
-    if axis not in value.axes:
+def _scan(name: str) -> Row:
+    """cumsum and cumprod; of what is the same along the axis, a multiple or a power."""
+
+    def row(state: Lowering, x: Any, dim: int, dtype: Any = None) -> Term:
+        t, g = state.term(x), state.graph
+        dim_axes = t.dims[dim % len(t.dims)] if t.dims else ()
+        if len(dim_axes) != 1:
+            raise state.refuse("it runs along a dimension of merged or no axes")
+        (axis,) = dim_axes
+        value = as_float(g, t.value)
+        if axis in value.axes:
+            return result(state, g.make(name, value, axis=axis, reverse=False), [t], t.dims)
         position = g.make("index", axes=frozenset({axis}), dtype="int", axis=axis)
-        return result(state, g.mul(value, g.make("float", g.add(position, g.const(1)))), [t], t.dims)
-    return result(state, g.make("cumsum", value, axis=axis, reverse=False), [t], t.dims)
+        count = g.make("float", g.add(position, g.const(1)))
+        return result(state, g.mul(value, count) if name == "cumsum" else g.make("pow", value, count), [t], t.dims)
+
+    return row
 
 
 # Norms over the last dimensions
@@ -262,7 +268,8 @@ REDUCTIONS: dict[str, Row] = {
     "aten.std_mean.dim": _var(True, _by_unbiased, True),
     "aten.softmax.int": _along("softmax"),
     "aten.log_softmax.int": _along("log_softmax"),
-    "aten.cumsum.default": _cumsum,
+    "aten.cumsum.default": _scan("cumsum"),
+    "aten.cumprod.default": _scan("cumprod"),
     "aten.logsumexp.default": _logsumexp,
     "aten.layer_norm.default": _layer_norm,
     "aten.rms_norm.default": _rms_norm,

@@ -247,11 +247,14 @@ def _number_row(make: Callable[[Graph, Value, Value], Value]) -> Row:
 
 
 def _arange(state: Lowering, *args: Any, **kwargs: Any) -> Term:
-    """Indices of an axis: `torch.arange(x.shape[-1])`."""
+    """Indices of an axis: `torch.arange(x.shape[-1])`, or others in equal steps, `torch.arange(1, x.shape[-1] + 1)`."""
     (dim,) = (state.axis_of_size(size) for size in state.shape(state.node))
-    if not dim or (len(args) > 1 and isinstance(args[1], int) and isinstance(args[0], int) and args[0] != 0):
-        raise state.refuse("a range that does not count an axis from 0")
-    value = state.graph.make("index", axes=frozenset(dim), dtype="int", axis=dim[0])
+    start, step = args[0] if len(args) > 1 else 0, args[2] if len(args) > 2 else 1
+    if not dim or not isinstance(start, int) or not isinstance(step, int):
+        raise state.refuse("a range that does not count an axis from a number")
+    g = state.graph
+    index = g.make("index", axes=frozenset(dim), dtype="int", axis=dim[0])
+    value = g.add(g.mul(index, g.const(step)), g.const(start))
     if state.node.meta["val"].dtype.is_floating_point:
         value = state.graph.make("float", value)
     return Term(value, (dim,))

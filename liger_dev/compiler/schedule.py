@@ -9,6 +9,7 @@ from liger_dev.compiler.ir import Dims
 from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Slices
 from liger_dev.compiler.ir import Value
+from liger_dev.compiler.layout import SCANS
 from liger_dev.compiler.layout import Layout
 from liger_dev.compiler.layout import along
 from liger_dev.compiler.layout import choose_layout
@@ -342,9 +343,10 @@ def _spec(
 
 def _launch(graph: Graph, spec: KernelSpec, loop_only: bool, long: bool) -> Launch:
     roots = [*(s.value for s in spec.stores), *(a.operand for a in spec.accumulators)]
-    if any(v.op == "cumsum" for v in graph.walk(roots, spec.loads)):
-        return Launch(spec, ())  # a running sum needs its whole row
-    if spec.layout.flat or not (loop_only or long):
+    scans = [v for v in graph.walk(roots, spec.loads) if v.op in SCANS and v not in spec.loads]
+    if any(v.op == "cumprod" for v in scans) or len({v.attr("reverse") for v in scans}) > 1:
+        return Launch(spec, ())  # scans in both directions need the whole row
+    if spec.layout.flat or not (loop_only or long or scans):
         return Launch(spec, ())
     name = spec.name if loop_only else spec.name.replace("_kernel", "_looped_kernel")
     looped = replace(spec, name=name, looped=True)

@@ -51,8 +51,10 @@ class Slicer:
                 return g.add(g.mul(own, g.const(piece.step)), start)
             case "cat" if value.attr("into") == (axis,):
                 return self._piece(value, piece)
-            case "cumsum" if axis == value.attr("axis"):
-                raise Unsupported("a slice of a running sum", g.lines.get(value, ""), "slice its input instead")
+            case "cumsum" | "cumprod" if axis == value.attr("axis"):
+                raise Unsupported(
+                    "a slice of a running sum or product", g.lines.get(value, ""), "slice its input instead"
+                )
             case "softmax" | "log_softmax" if axis in value.attr("over"):
                 raise Unsupported(
                     f"a slice of {value.op} along {axis}", g.lines.get(value, ""), "slice its input instead"
@@ -125,8 +127,8 @@ def _lift(graph: Graph, slicer: Slicer, value: Value, args: list[Value]) -> Valu
     into, pieces = cats[0].attr("into"), cats[0].attr("slices")
     if value.op in ("softmax", "log_softmax", "logsumexp", "argmax") and set(value.attr("over")) & set(into):
         raise Unsupported(f"{value.op} over a concatenation", graph.lines.get(value, ""), "reduce its pieces")
-    if value.op == "cumsum" and value.attr("axis") in into:
-        raise Unsupported("a running sum over a concatenation", graph.lines.get(value, ""))
+    if value.op in ("cumsum", "cumprod") and value.attr("axis") in into:
+        raise Unsupported("a running sum or product over a concatenation", graph.lines.get(value, ""))
     parts = []
     for i, piece in enumerate(pieces):
         own = []

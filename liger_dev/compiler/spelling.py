@@ -53,7 +53,7 @@ class Speller:
                 return self.size(value.attr("over"))
             case "index":
                 return self.index(value.attr("axis"))
-            case "sum" | "max" | "min" | "argmax" | "cumsum":
+            case "sum" | "max" | "min" | "argmax" | "cumsum" | "cumprod":
                 return self.reduction(value), ATOM
             case "round":
                 return f"{self.operand(value.args[0], ATOM)}.to({self.like(value)}).to(tl.float32)", ATOM

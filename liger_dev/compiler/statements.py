@@ -8,6 +8,7 @@ from dataclasses import field
 from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Value
 from liger_dev.compiler.layout import REDUCTIONS
+from liger_dev.compiler.layout import SCANS
 from liger_dev.compiler.layout import address
 from liger_dev.compiler.moves import bounds
 from liger_dev.compiler.naming import suggest
@@ -36,7 +37,7 @@ _RESERVED = {
     "n_elements",
     "tl",
 }
-FILL = {"max": -math.inf, "argmax": -math.inf, "min": math.inf, "sum": 0.0, "cumsum": 0.0}
+FILL = {"max": -math.inf, "argmax": -math.inf, "min": math.inf, "sum": 0.0, "cumsum": 0.0, "cumprod": 1.0}
 _MASKS = {"tile": "mask", "row": "row_mask", "col": "col_mask"}
 
 
@@ -167,6 +168,7 @@ class Statements:
         sizes: dict[Value, int] = {}
         named: set[Value] = set()
         duplicated = {arg for v in self.values for arg in v.args if OPS[v.op].triton.count("{0}") > 1}
+        scanned = {v.args[0] for v in self.values if self.spec.looped and v.op in SCANS and v not in self.spec.loads}
         hoisted = {arg for v in self.values for arg in v.args if self.kind(v) == "tile" and self.kind(arg) == "row"}
         for value in self.values:
             if value in self.spec.loads or not value.args:
@@ -180,7 +182,8 @@ class Statements:
                 or value in self.lanes.masked
                 or (value in hoisted and size > 1)
                 or size > _INLINE
-                or (self.spec.looped and value.op in REDUCTIONS)
+                or (self.spec.looped and value.op in (*REDUCTIONS, *SCANS))
+                or value in scanned
             ):
                 named.add(value)
             sizes[value] = size
@@ -190,8 +193,8 @@ class Statements:
 
     def reduction(self, value: Value) -> str:
         inner = self.padded(value)
-        if value.op == "cumsum":
-            return f"tl.cumsum({inner}, axis=1{', reverse=True' if value.attr('reverse') else ''})"
+        if value.op in SCANS:
+            return scan_text(value, inner)
         return f"tl.{value.op}({inner}, axis=1, keep_dims=True)"
 
     def padded(self, value: Value) -> str:
@@ -351,6 +354,10 @@ class Statements:
 
     def lines(self) -> list[str]:
         raise NotImplementedError
+
+
+def scan_text(value: Value, operand: str) -> str:
+    return f"tl.{value.op}({operand}, axis=1{', reverse=True' if value.attr('reverse') else ''})"
 
 
 def fill_text(fill: Lane) -> str:

@@ -145,6 +145,13 @@ MENDS = (
         numbers.mend_sums,
     ),
     Mend(
+        "float_scans",
+        "tl.cumsum and tl.cumprod go from lane to lane: their roundings add up, where a GPU combines pairs of lanes",
+        "3.6.0 to 3.9.0",
+        numbers.scans_are_faulty,
+        numbers.mend_scans,
+    ),
+    Mend(
         "integer_sums",
         "a sum that leaves int32 raises, where a GPU wraps around",
         "3.6.0",

@@ -214,13 +214,42 @@ def _bf16_scan(up: ModuleType, original: Callable[..., Any], combine: Callable[.
         if input.dtype != up.tl.bfloat16:
             return original(self, input)
         lanes = np.moveaxis(widen(input.handle.data), self.axis, 0)
-        shift = 1
-        while shift < lanes.shape[0]:  # by doubling, as lanes of a warp do: roundings grow with the logarithm
-            lanes[shift:] = widen(round_to_bf16(combine(lanes[:-shift], lanes[shift:])))
-            shift *= 2
+        lanes = _doubled(lanes, lambda a, b: widen(round_to_bf16(combine(a, b))))
         return [self.to_tensor(round_to_bf16(np.moveaxis(lanes, 0, self.axis)), input.dtype)]
 
     return scan
+
+
+def scans_are_faulty(up: ModuleType) -> bool:
+    """Whether 1 + 2**-24 + 2**-24 + ... stays 1: a GPU adds the small numbers to each other."""
+    handle = up.TensorHandle(np.array([1.0, *[2.0**-24] * 15], dtype=np.float32), up.tl.float32)
+    value = up.tl.tensor(handle, up.tl.block_type(up.tl.float32, [16]))
+    (found,) = up.ScanOps(0, None, False).cumsum(value)
+    return bool(found.handle.data[-1] == 1.0)
+
+
+def mend_scans(up: ModuleType) -> None:
+    for name, combine in (("cumsum", np.add), ("cumprod", np.multiply)):
+        setattr(up.ScanOps, name, _float_scan(up, getattr(up.ScanOps, name), combine))
+
+
+def _float_scan(up: ModuleType, original: Callable[..., Any], combine: Callable[..., Any]) -> Callable[..., Any]:
+    def scan(self: Any, input: Any) -> Any:
+        if input.dtype not in (up.tl.float32, up.tl.float16):
+            return original(self, input)
+        lanes = _doubled(np.moveaxis(input.handle.data.copy(), self.axis, 0), combine)
+        return [self.to_tensor(np.ascontiguousarray(np.moveaxis(lanes, 0, self.axis)), input.dtype)]
+
+    return scan
+
+
+def _doubled(lanes: NDArray[Any], combine: Callable[..., Any]) -> NDArray[Any]:
+    """A scan along the first axis by doubling, as lanes of a warp do: roundings grow with the logarithm."""
+    shift = 1
+    while shift < lanes.shape[0]:
+        lanes[shift:] = combine(lanes[:-shift], lanes[shift:])
+        shift *= 2
+    return lanes
 
 
 def integer_sums_are_faulty(up: ModuleType) -> bool:

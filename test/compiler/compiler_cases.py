@@ -37,6 +37,7 @@ GOLDEN = (
     "token_shift",
     "casting_rms_norm",
     "reduced_kl_div",
+    "cumulative_sum",
 )
 CASES = (*GOLDEN, "gemma_rms_norm", "l2_norm", "log_softmax", "geglu", "geglu_erf", "relu_squared")
 ROWS = ("B", "T", "H")

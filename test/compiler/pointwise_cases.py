@@ -259,6 +259,11 @@ x.flip(-1) * z
 x * F.softmax(z, -1).flip(-1)
 (x * w).cumsum(-1) / x.abs().sum(-1, keepdim=True).add(1)
 torch.ones_like(x).cumsum(-1) * x
+x.cumsum(-1).sigmoid() * z
+x.cumsum(-1) / torch.arange(1, x.shape[-1] + 1)
+x * torch.arange(5, 2 * x.shape[-1] + 5, 2)
+x.sigmoid().cumprod(-1) * z
+torch.where(x > 1, 0.0, x * 0.5).cumprod(-1)
 w[0] * x + w[3] * F.normalize(x, dim=-1)
 torch.cat((x, z), -1).max(-1, keepdim=True)[0] * x
 (x * m).sum(-1, keepdim=True) / m.sum(-1, keepdim=True) * z

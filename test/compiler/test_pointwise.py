@@ -174,12 +174,12 @@ def test_kernels_are_torchs(case, in_triton):
         ("x.to(torch.float64) * 2", "aten.to.dtype is not supported: a cast to torch.float64"),
         ("x.half() * z", "a cast to torch.float16 whose result is not cast back"),
         ("x * torch.tensor([2.0, 3.0]).sum()", "a tensor of 2 numbers"),
-        ("x.cumsum(-1)[:, ::2] * 2", "a slice of a running sum"),
+        ("x.cumsum(-1)[:, ::2] * 2", "a slice of a running sum or product"),
         ("x * torch.roll(x, 1)", "it rolls the tensor as one run of elements"),
         ("F.pad(x[None], (1, 1), mode='reflect')[0]", "it pads with reflect values"),
         ("torch.roll(x.cumsum(-1), 1, -1)", "a running sum read at other positions of H"),
-        ("torch.cat((x, z), -1).cumsum(-1)", "a running sum over a concatenation"),
-        ("x * torch.cumprod(x, -1)", "aten.cumprod.default is not supported"),
+        ("torch.cat((x, z), -1).cumsum(-1)", "a running sum or product over a concatenation"),
+        ("x * torch.cummax(x, -1)[0]", "aten.cummax.default is not supported"),
     ],
 )
 def test_refusals_name_the_operation(line, reason):

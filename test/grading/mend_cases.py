@@ -278,6 +278,21 @@ def bf16_atomics():
 
 
 @triton.jit
+def _running(x_ptr, out_ptr):
+    x = tl.load(x_ptr + tl.arange(0, 16))
+    tl.store(out_ptr + tl.arange(0, 16), tl.cumsum(x, axis=0))
+    tl.store(out_ptr + 16 + tl.arange(0, 16), tl.cumsum(x, axis=0, reverse=True))
+
+
+def float_scans():
+    x, out = torch.full((16,), 2.0**-24), torch.zeros(32)
+    x[0] = 1.0
+    _running[(1,)](x, out)
+    true = torch.cat((x.double().cumsum(0), x.flip(0).double().cumsum(0).flip(0)))
+    return bool((out - true).abs().max() < 2.0**-22)
+
+
+@triton.jit
 def _integer_sum(x_ptr, out_ptr):
     tl.store(out_ptr, tl.sum(tl.load(x_ptr + tl.arange(0, 4)), axis=0))
 
@@ -414,6 +429,7 @@ CASES = {
     "bf16_atomics": (bf16_atomics,),
     "fp8_conversion": (fp8_rounds_to_nearest_even,),
     "half_sums": (bf16_sums, fp16_sums_round, bf16_sums_keep_dims),
+    "float_scans": (float_scans,),
     "integer_sums": (integer_sums,),
     "float_warnings": (float_warnings,),
     "all_nan": (all_nan,),
