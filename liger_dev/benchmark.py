@@ -1,5 +1,6 @@
 """Takes a kernel's scratch copy, runs its benchmark script in a child, and gives the rows, the CSV and the plots."""
 
+import hashlib
 import re
 import shutil
 import sys
@@ -9,9 +10,13 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import replace
+from pathlib import Path
 
 from liger_dev.bench import csv
+from liger_dev.bench import ncu
 from liger_dev.bench import plots
+from liger_dev.bench import samples
+from liger_dev.bench.samples import Sampled
 from liger_dev.errors import BAD_INPUT
 from liger_dev.errors import PASSED
 from liger_dev.sandbox import Completed
@@ -22,12 +27,15 @@ from liger_dev.testrun import child_env
 from liger_dev.testrun import portable
 
 BENCHMARK_LIMITS = Limits(seconds=1800)
+NCU_SECONDS = 300
 _VISUALIZATIONS = "benchmark/visualizations"
 
 
 @dataclass(frozen=True)
 class Benchmark:
     """What was measured. `data` and `plots` are files for the workspace; `reason` is why nothing was measured.
+
+    `samples` are those that the rows' quantiles were taken from.
 
     `fault` is how the kernel or its script failed here, which fails the kernel; empty if it did not.
     """
@@ -37,37 +45,97 @@ class Benchmark:
     plots: tuple[tuple[str, bytes], ...]
     reason: str
     fault: str = ""
+    samples: tuple[Sampled, ...] = ()
 
 
 def not_measured(reason: str) -> Benchmark:
     return Benchmark((), (), (), reason)
 
 
-def run_benchmark(copy: KernelCopy, environment: Mapping[str, str], say: Callable[[str], None]) -> Benchmark:
+def run_benchmark(
+    copy: KernelCopy, environment: Mapping[str, str], say: Callable[[str], None], options: Sequence[str] = ()
+) -> Benchmark:
     """Measures into a CSV file of its own, and merges its rows into the workspace's.
 
     Rows of the same key are replaced: the kernel that was measured before may have been another one. `environment` is
-    where LIGER_BENCH_TARGET is read; a target outside the workspace is not written.
+    where LIGER_BENCH_TARGET is read; a target outside the workspace is not written. `options` are more of the
+    script's own. What a stop leaves is kept, and the same kernel's next benchmark goes on from there.
     """
     folder = copy.folder()
     fresh = folder / "benchmark.csv"
-    argv = [sys.executable, str(copy.tree / copy.benchmark), "--out", str(fresh)]
-    done = run_child(argv, scratch=folder, limits=BENCHMARK_LIMITS, env=child_env(copy), on_line=say)
+    waiting = _kept(copy, options)
+    if waiting.is_dir():
+        say(f"going on from {len(csv.read(waiting / fresh.name))} rows of a benchmark that was stopped")
+        shutil.copytree(waiting, folder, dirs_exist_ok=True)
+    argv = [sys.executable, str(copy.tree / copy.benchmark), "--out", str(fresh), *options]
+    try:
+        done = run_child(argv, scratch=folder, limits=BENCHMARK_LIMITS, env=child_env(copy), on_line=say)
+    except BaseException:
+        _keep(folder, waiting)
+        raise
+    shutil.rmtree(waiting, ignore_errors=True)
     rows = tuple(row for row in csv.read(fresh) if row.kernel_name == copy.name)
     if done.returncode not in (PASSED, BAD_INPUT) or done.timed_out:
         fault = _fault(done, copy)
         return replace(not_measured("the benchmark did not run to its end"), fault=fault)
+    noise = samples.path_beside(fresh, copy.name, noise=True)
+    if noise.is_file():
+        own = samples.path_beside(copy.root / "benchmark/data" / fresh.name, copy.name, noise=True)
+        kept = (own.relative_to(copy.root).as_posix(), noise.read_bytes())
+        return Benchmark((), (kept,), (), "", samples=samples.read(noise))
     if not rows:
         return not_measured(_last_line(portable(done.stderr, copy)) or "the benchmark script measured nothing")
     target = csv.target(copy.root / "benchmark/data", environment)
+    found = samples.path_beside(fresh, copy.name)
+    data = _merged(copy, target, rows, found) if target.is_relative_to(copy.root) else ()
+    return Benchmark(rows, data, _plots(copy, rows), "", samples=samples.read(found))
+
+
+def _kept(copy: KernelCopy, options: Sequence[str]) -> Path:
+    """Where a stopped benchmark's rows wait: only the same files, measured the same way, find them."""
+    parts = [*((copy.tree / path).read_bytes() for path in (copy.op, copy.benchmark)), repr(list(options)).encode()]
+    return copy.root / ".liger-dev" / "bench" / f"{copy.name}-{hashlib.sha256(b''.join(parts)).hexdigest()[:16]}"
+
+
+def _keep(folder: Path, kept: Path) -> None:
+    if (folder / "benchmark.csv").is_file():
+        kept.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(folder / "benchmark.csv", kept / "benchmark.csv")
+        if (folder / samples.FOLDER).is_dir():
+            shutil.copytree(folder / samples.FOLDER, kept / samples.FOLDER, dirs_exist_ok=True)
+
+
+def _merged(
+    copy: KernelCopy, target: Path, rows: Sequence[csv.Measurement], fresh: Path
+) -> tuple[tuple[str, bytes], ...]:
+    """The workspace's CSV with `rows` in it, and its file of samples with those in `fresh`."""
     merged = copy.out / "merged.csv"
     if target.is_file():
         shutil.copyfile(target, merged)
     csv.append(merged, rows, overwrite=True)
-    data = (
-        ((target.relative_to(copy.root).as_posix(), merged.read_bytes()),) if target.is_relative_to(copy.root) else ()
-    )
-    return Benchmark(rows, data, _plots(copy, rows), "")
+    own = samples.path_beside(target, copy.name)
+    lines = samples.merged(*(path.read_text(encoding="utf-8") for path in (own, fresh) if path.is_file()))
+    files = [(target, merged.read_bytes()), *([(own, lines.encode())] if lines else [])]
+    return tuple((path.relative_to(copy.root).as_posix(), data) for path, data in files)
+
+
+def profile_with_ncu(copy: KernelCopy) -> str:
+    """A table of the kernels that a full pass launches, the generated op's and the reference's, or why there is none."""
+    folder, providers = copy.folder(), ("liger", "torch")
+    report = str(folder / "profile")
+    limits = replace(BENCHMARK_LIMITS, seconds=NCU_SECONDS)
+    argv = ncu.command(sys.executable, str(copy.tree / copy.benchmark), None, providers, report)
+    done = run_child(argv, scratch=folder, limits=limits, env=child_env(copy))
+    if done.returncode or done.timed_out:
+        # ncu writes what is wrong to stdout, in lines that it marks.
+        told = [line for line in f"{done.stdout}\n{done.stderr}".splitlines() if "==ERROR==" in line]
+        return f"Failed: {(told or [_fault(done, copy)])[0].replace('==ERROR==', '').strip()}"
+    printed = run_child(ncu.export(report), scratch=folder, limits=limits, env={})
+    found = ncu.parse(printed.stdout, providers)
+    if not found:
+        return "Failed: ncu's output names no kernel."
+    head = "One full pass of each at the middle size, caches flushed before each kernel, clocks as they were."
+    return "\n".join([head, "", *ncu.table(found)])
 
 
 def _fault(done: Completed, copy: KernelCopy) -> str:

@@ -13,6 +13,7 @@ from liger_dev import __version__
 from liger_dev.commands import going_on
 from liger_dev.commands import looking
 from liger_dev.commands import making
+from liger_dev.commands import measuring
 from liger_dev.errors import BAD_INPUT
 from liger_dev.errors import LigerDevError
 from liger_dev.options import spread
@@ -33,8 +34,9 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "show": going_on.show,
     "approve": going_on.approve,
     "reject": going_on.reject,
-    "bench": looking.bench,
-    "plot": looking.plot,
+    "bench": measuring.bench,
+    "plot": measuring.plot,
+    "report": measuring.report,
     "check": looking.check,
     "list": looking.list_operations,
     "grade": looking.grade,

@@ -1,9 +1,14 @@
-"""Takes a kernel's rows of the benchmark CSV, and gives the two tables of a report, their assessment and the flags."""
+"""Takes a kernel's rows of the benchmark CSV and their samples, and gives a report's tables, assessment and flags."""
 
+from collections.abc import Iterator
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from liger_dev.bench.csv import Measurement
+from liger_dev.bench.samples import Sampled
+from liger_dev.bench.statistics import Comparison
+from liger_dev.bench.statistics import compare_with_fastest
+from liger_dev.bench.statistics import quantile
 
 MODES = ("forward", "backward", "full")
 CANDIDATE = "liger"
@@ -11,6 +16,10 @@ BASELINE = "torch"
 # Below this a difference is none that a user would notice; above CATASTROPHIC nobody would merge it.
 _MARGIN = 0.02
 _CATASTROPHIC = 2.0
+_HALF = 0.5
+# A pass this short (ms) is over before the memory is busy: some microseconds go into its beginning and its end.
+_SHORT = 0.02
+_TIMES = {"speed": "call time", "device_time": "device time"}
 _TITLES = {"speed": ("Speed (ms)", "Speedup"), "memory": ("Memory (MB)", "Savings")}
 
 
@@ -29,6 +38,27 @@ class Pair:
     def ratio(self) -> float:
         """Candidate / baseline: below 1 the candidate takes less."""
         return self.candidate / self.baseline if self.baseline else float("inf")
+
+
+@dataclass(frozen=True)
+class Flag:
+    """Something that nobody may overlook. `metric` is the name to accept it by: `speed`, `memory` or `impossible`."""
+
+    metric: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Point:
+    """One comparison with the fastest baseline; the kernel's own median, and its share of the copy bandwidth if known."""
+
+    mode: str
+    metric: str
+    x_name: str
+    x: str
+    found: Comparison
+    milliseconds: float
+    share: float | None
 
 
 def pairs(rows: Sequence[Measurement]) -> tuple[Pair, ...]:
@@ -75,20 +105,85 @@ def assessment(found: Sequence[Pair]) -> str:
     return "Gains **neither**: it is not faster than PyTorch and takes no less memory."
 
 
-def flags(rows: Sequence[Measurement], found: Sequence[Pair]) -> tuple[str, ...]:
+def flags(rows: Sequence[Measurement], found: Sequence[Pair]) -> tuple[Flag, ...]:
     """What is catastrophically worse, at any x and mode, and figures that can't be true."""
     worse = [
-        f"{pair.metric}, {pair.mode}, {pair.x_name} = {pair.x_value}: {pair.ratio:.1f} times PyTorch's"
+        Flag(
+            pair.metric, f"{pair.metric}, {pair.mode}, {pair.x_name} = {pair.x_value}: {pair.ratio:.1f} times PyTorch's"
+        )
         for pair in found
         if pair.ratio > _CATASTROPHIC
     ]
     impossible = [
-        f"{row.kernel_provider}, {row.kernel_operation_mode}, {row.x_name} = {row.x_value}: {100 * row.y_value_50:.0f} % "
-        "of the measured copy bandwidth, which is an error of the measurement"
+        Flag(
+            "impossible",
+            f"{row.kernel_provider}, {row.kernel_operation_mode}, {row.x_name} = {row.x_value}: "
+            f"{100 * row.y_value_50:.0f} % of the measured copy bandwidth, which is an error of the measurement",
+        )
         for row in rows
         if row.metric_name == "bandwidth_share" and row.y_value_50 > 1
     ]
     return (*worse, *impossible)
+
+
+def points(samples: Sequence[Sampled]) -> tuple[Point, ...]:
+    """The kernel against the fastest baseline, for each kind of time, mode and x that the samples hold."""
+    groups: dict[tuple[str, ...], dict[str, tuple[float, ...]]] = {}
+    for one in samples:
+        groups.setdefault((one.mode, one.metric, *one.key[4:]), {})[one.provider] = one.samples
+    found = []
+    for (mode, metric, *setting), times in groups.items():
+        comparison = compare_with_fastest(CANDIDATE, times) if metric in _TIMES else None
+        if comparison is not None:
+            shares = groups.get((mode, "bandwidth_share", *setting), {}).get(CANDIDATE)
+            share = quantile(shares, 0.5) if shares and metric == "device_time" else None
+            middle = quantile(times[CANDIDATE], 0.5)
+            found.append(Point(mode, metric, setting[0], setting[1], comparison, middle, share))
+    return tuple(found)
+
+
+def verdict_lines(found: Sequence[Point]) -> Iterator[str]:
+    """A table of verdicts at the largest x, and how often each verdict was given over all of them."""
+    if not found:
+        return
+    largest = max((point.x for point in found), key=_as_number)
+    yield f"### Against the fastest baseline at {found[0].x_name} = {largest}"
+    yield ""
+    yield "| Mode | Time | Fastest baseline | Liger / baseline (95 % interval) | Verdict | Of copy bandwidth |"
+    yield "|---|---|---|---:|---|---:|"
+    for point in sorted(found, key=lambda point: (MODES.index(point.mode), point.metric)):
+        if point.x == largest:
+            one = point.found
+            share = "" if point.share is None else f"{100 * point.share:.0f} %"
+            interval = f"{one.ratio:.3f} ({one.low:.3f} to {one.high:.3f})"
+            yield f"| {point.mode} | {_TIMES[point.metric]} | {one.baseline} | {interval} | {one.verdict} | {share} |"
+    yield ""
+    for metric, title in _TIMES.items():
+        words = [point.found.verdict for point in found if point.metric == metric]
+        if words:
+            counts = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
+            yield f"Over all sizes and modes, by {title}: {counts}."
+    yield ""
+    yield from _below_half(found)
+
+
+def _below_half(found: Sequence[Point]) -> Iterator[str]:
+    """Each pass under half of the bandwidth, with what is known of the reason."""
+    low = [point for point in found if point.share is not None and point.share < _HALF]
+    for point in low:
+        assert point.share is not None, "filtered above"
+        reason = (
+            f"the pass takes {1000 * point.milliseconds:.1f} µs, too short to fill the device"
+            if point.milliseconds < _SHORT
+            else "not explained by its length; `--ncu` shows what its warps wait for"
+        )
+        yield f"- {point.mode} at {point.x_name} = {point.x}: {100 * point.share:.0f} % of the copy bandwidth; {reason}."
+    if low:
+        yield ""
+
+
+def _as_number(x: str) -> tuple[bool, float, str]:
+    return (True, float(x), "") if x.replace(".", "", 1).isdigit() else (False, 0.0, x)
 
 
 def _gains(found: Sequence[Pair]) -> bool:

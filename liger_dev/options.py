@@ -92,9 +92,18 @@ class ValidateOptions:
 
     no_benchmark: Annotated[bool, typer.Option("--no-benchmark", help="Leave the benchmark out.")] = False
     ncu: Annotated[bool, typer.Option("--ncu", help="Profile with ncu.")] = False
+    accept: Annotated[
+        list[str] | None,
+        typer.Option("--accept", metavar="NAME:METRIC", help="Accept that speed or memory is catastrophically worse."),
+    ] = None
 
     def to_request(self) -> dict[str, Any]:
-        return {"benchmark": not self.no_benchmark, "ncu": self.ncu}
+        """Raises BadInput for an acceptance that names no kernel or no metric."""
+        for text in self.accept or ():
+            name, _, metric = text.partition(":")
+            if not name or metric not in ("speed", "memory"):
+                raise BadInput(f"'{text}' accepts nothing", "--accept", "write NAME:speed or NAME:memory")
+        return {"benchmark": not self.no_benchmark, "ncu": self.ncu, "accept": list(self.accept or ())}
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from liger_dev import measured
 from liger_dev.bench.csv import Measurement
+from liger_dev.bench.samples import Sampled
 from liger_dev.checkstyle import Checkstyle
 from liger_dev.checkstyle import StyleState
 from liger_dev.diagnosis import likely_cause
@@ -20,6 +21,7 @@ from liger_dev.gate import Gate
 from liger_dev.grader_report import section
 from liger_dev.grading.resources import KernelResources
 from liger_dev.grading.verdict import Verdict
+from liger_dev.measured import Flag
 from liger_dev.testrun import FAILED
 from liger_dev.testrun import PASSED
 from liger_dev.testrun import SKIPPED
@@ -33,9 +35,10 @@ _ERROR_LINES = 24
 class Findings:
     """All that a report says. `gate` is None when checkstyle stopped the validation.
 
-    `not_measured` is why there are no `rows`; `benchmark_fault` is how the kernel failed while it was measured; `plots` are paths in the workspace; `versions` are pairs of package and
-    version; `seeds` are the test's; `state` is the diff from the workspace's op file to the one that was judged;
-    `account` is what an agent says to the person of a failure.
+    `not_measured` is why there are no `rows`; `benchmark_fault` is how the kernel failed while it was measured; `plots`
+    are paths in the workspace; `versions` are pairs of package and version; `seeds` are the test's; `state` is the diff
+    from the workspace's op file to the one that was judged; `account` is what an agent says to the person of a failure;
+    `samples` are those of `rows`; `accepted` are metrics that a person accepts to be catastrophically worse.
     """
 
     name: str
@@ -52,11 +55,22 @@ class Findings:
     state: str
     account: str = ""
     verdict: Verdict | None = None
+    samples: tuple[Sampled, ...] = ()
+    accepted: tuple[str, ...] = ()
+
+    @property
+    def flags(self) -> tuple[Flag, ...]:
+        return measured.flags(self.rows, measured.pairs(self.rows))
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """Metrics that are catastrophically worse and that nobody accepted."""
+        return tuple(dict.fromkeys(flag.metric for flag in self.flags if flag.metric not in self.accepted))
 
     @property
     def passed(self) -> bool:
         tested = self.style.passed and self.gate is not None and self.gate.passed
-        return tested and not self.benchmark_fault
+        return tested and not self.benchmark_fault and not self.refused
 
 
 def render(findings: Findings) -> str:
@@ -87,9 +101,11 @@ def _head(findings: Findings) -> Iterator[str]:
     yield ""
     yield f"**{'PASSED' if findings.passed else 'FAILED'}**: {_verdict(findings)}"
     yield ""
-    for flag in measured.flags(findings.rows, measured.pairs(findings.rows)):
-        yield f"> **Catastrophic:** {flag}"
-    if findings.rows:
+    for flag in findings.flags:
+        by = f" (accepted by `--accept {findings.name}:{flag.metric}`)" if flag.metric in findings.accepted else ""
+        yield f"> **Catastrophic:** {flag.text}{by}"
+        yield ">"
+    if findings.flags:
         yield ""
 
 
@@ -107,6 +123,9 @@ def _verdict(findings: Findings) -> str:
         return f"the tests passed, but the grader found{tries}: {kinds}"
     if findings.benchmark_fault:
         return f"the tests passed, but the benchmark failed: {findings.benchmark_fault}"
+    if findings.refused:
+        names = " ".join(f"--accept {findings.name}:{metric}" for metric in findings.refused)
+        return f"right, but catastrophically worse than PyTorch in {' and '.join(findings.refused)}; accept it by `{names}`"
     speed = "speed and memory were measured" if findings.rows else "speed was not measured"
     return f"style, compilation and unit tests; {speed}"
 
@@ -282,6 +301,7 @@ def _benchmark(findings: Findings) -> Iterator[str]:
         for metric in ("speed", "memory"):
             yield from measured.table(metric, found)
             yield ""
+        yield from measured.verdict_lines(measured.points(findings.samples))
     else:
         yield f"Speed and memory were not measured: {findings.not_measured}."
         yield ""
@@ -310,6 +330,7 @@ def _provenance(findings: Findings) -> Iterator[str]:
     yield "| | |"
     yield "|---|---|"
     yield f"| Versions | {', '.join(f'{package} {version}' for package, version in findings.versions)} |"
+    yield from _device(findings.samples)
     yield f"| Seeds | {findings.seeds} |"
     if findings.verdict is not None:
         yield f"| Seed of the grader | {findings.verdict.seed}, from the op and its reference |"
@@ -317,6 +338,18 @@ def _provenance(findings: Findings) -> Iterator[str]:
         yield f"| Device of the tests | {findings.gate.device} |"
         yield f"| Protection of the children | {'<br>'.join(findings.gate.protection) or 'no child was run'} |"
     yield f"| Repeat with | `liger-dev validate {findings.name}` |"
+
+
+def _device(samples: Sequence[Sampled]) -> Iterator[str]:
+    """The GPU that was measured on, and the range of its readings before and after each size."""
+    if not samples:
+        return
+    yield f"| GPU | {samples[0].key[-1]} |"
+    states = [state for one in samples for state in (one.before, one.after) if "unread" not in state]
+    for reading in ("clocks.sm", "clocks.mem", "temperature.gpu", "power.draw"):
+        values = sorted({state[reading] for state in states}, key=lambda text: (len(text), text))
+        if values:
+            yield f"| {reading} | {values[0]}{f' to {values[-1]}' if len(values) > 1 else ''} |"
 
 
 def _block(language: str, text: str) -> Iterator[str]:

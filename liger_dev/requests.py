@@ -61,9 +61,9 @@ def init_request() -> Request:
     return {"command": "init", "name": "init"}
 
 
-def measure_request(command: str, name: str) -> Request:
-    """What `bench` and `plot` ask for."""
-    return {"command": command, "name": name}
+def measure_request(command: str, name: str, **options: Any) -> Request:
+    """What `bench`, `plot` and `report` ask for."""
+    return {"command": command, "name": name, **options}
 
 
 def profile_path(name: str) -> str:

@@ -43,6 +43,10 @@ def stages_of(request: Request) -> tuple[Stage, ...]:
             return (INIT,)
         case "bench":
             return (BENCH,)
+        case "report":
+            return (PAGE,)
+        case "roofline":
+            return (replace(PLOT, make=_roofline),)
         case "plot":
             return (PLOT,)
         case "validate":
@@ -282,7 +286,7 @@ def _no_inputs(context: Context) -> Any:
 
 
 def _validate_inputs(context: Context) -> Any:
-    options = [context.request[key] for key in ("name", "benchmark", "ncu")]
+    options = [*(context.request[key] for key in ("name", "benchmark", "ncu")), _accepted(context)]
     written = context.outputs.get("modify") or context.outputs.get("generate", "")
     return [options, digest(written), list(context.reviews), _seat(context)]
 
@@ -291,11 +295,26 @@ def _validate(context: Context) -> Any:
     from liger_dev.agents import engine
     from liger_dev.validator import validate
 
-    options = {key: context.request[key] for key in ("benchmark", "ncu")}
+    options = {**{key: context.request[key] for key in ("benchmark", "ncu")}, "accept": _accepted(context)}
     mend, account = engine.mend_of(context)
     report = validate(context.request["name"], context.root, say=context.say, mend=mend, account=account, **options)
     report = _with_section(report, "Agents", engine.costs(context))
-    return _with_reviews(report, context.reviews).to_json()
+    return _with_page(_with_reviews(report, context.reviews), context).to_json()
+
+
+def _with_page(report: "Report", context: Context) -> "Report":
+    """The report with its page in HTML among the files, which shows the Markdown as it is at last."""
+    from liger_dev import results
+
+    name, changes = context.request["name"], report.changes.changes
+    html = results.page(name, report.markdown, context.root, changes, context.run_id)
+    return replace(report, changes=ChangeSet((*changes, results.page_change(context.root, name, html))))
+
+
+def _accepted(context: Context) -> list[str]:
+    """The metrics that the request accepts of this kernel."""
+    rows = [text.partition(":") for text in context.request.get("accept", ())]
+    return [metric for name, _, metric in rows if name == context.request["name"]]
 
 
 def _with_section(report: "Report", title: str, lines: list[str]) -> "Report":
@@ -340,13 +359,25 @@ def _report_failure(output: Any) -> str:
 def _bench(context: Context) -> Any:
     from liger_dev.measuring import bench
 
-    return bench(context.request["name"], context.root, context.say)
+    return bench(context.request["name"], context.root, context.say, context.request.get("options", ()))
 
 
 def _plot(context: Context) -> Any:
     from liger_dev.measuring import plot
 
     return plot(context.request["name"], context.root)
+
+
+def _roofline(context: Context) -> Any:
+    from liger_dev.measuring import roofline
+
+    return roofline(context.root)
+
+
+def _page(context: Context) -> Any:
+    from liger_dev.measuring import page
+
+    return page(context.request["name"], context.root)
 
 
 def _measured_views(context: Context, output: Any, brief: bool) -> list[View]:
@@ -415,3 +446,4 @@ BENCH = Stage(
     reviewed=False,
 )
 PLOT = Stage("plot", "drawing", _no_inputs, _plot, _measured_views, changes=_measured_changes, reviewed=False)
+PAGE = replace(PLOT, name="report", title="writing the page", make=_page)

@@ -11,6 +11,7 @@ import os
 import shutil
 
 from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -20,6 +21,7 @@ from liger_dev import __version__
 from liger_dev import render
 from liger_dev.benchmark import Benchmark
 from liger_dev.benchmark import not_measured
+from liger_dev.benchmark import profile_with_ncu
 from liger_dev.benchmark import run_benchmark
 from liger_dev.checkstyle import Checkstyle
 from liger_dev.checkstyle import checkstyle
@@ -69,6 +71,7 @@ def validate(
     *,
     benchmark: bool = True,
     ncu: bool = False,
+    accept: Sequence[str] = (),
     say: Callable[[str], None] = _silent,
     mend: Mend | None = None,
     account: Callable[[Gate, str], str] | None = None,
@@ -77,8 +80,9 @@ def validate(
     """Validates the kernel `name` of the workspace `root`; `say` is told of each step in a line.
 
     `mend` makes the gate's repairs in place of the builtin moves; `account` writes to the person of a gate that has
-    failed, from the op file as it was judged. Without `grade` there is no verdict of the grader, and so no evidence:
-    that is for tests of the other gates.
+    failed, from the op file as it was judged. `accept` are metrics (`speed`, `memory`) that may be catastrophically
+    worse than PyTorch's. Without `grade` there is no verdict of the grader, and so no evidence: that is for tests of
+    the other gates.
 
     Raises BadInput when a file of the kernel is missing or its profile does not fit the schema. A kernel that fails
     is no exception but a report.
@@ -95,11 +99,12 @@ def validate(
         if not speed.reason:
             say("benchmark")
             speed = run_benchmark(copy, os.environ, say)
+        profiled = _ncu(copy, ncu, bool(speed.rows), say)
         said = ""
         if account is not None and gate is not None and gate.attempts and not (gate.passed or gate.tampered):
             say("writing to the person")
             said = account(gate, copy.text(copy.op))
-        return _report(copy, style, gate, speed, ncu, said)
+        return _report(copy, style, gate, speed, profiled, said, tuple(accept))
 
 
 def _why_no_benchmark(gate: Gate | None, device: str, wanted: bool) -> str:
@@ -115,8 +120,9 @@ def _report(
     style: Checkstyle,
     gate: Gate | None,
     speed: Benchmark,
-    ncu: bool,
+    ncu: str,
     account: str,
+    accepted: tuple[str, ...],
 ) -> Report:
     verdict = gate.judged.verdict if gate and gate.attempts else None
     findings = Findings(
@@ -128,20 +134,22 @@ def _report(
         not_measured=speed.reason,
         benchmark_fault=speed.fault,
         plots=tuple(path for path, _ in speed.plots),
-        ncu=_ncu(ncu),
+        ncu=ncu,
         versions=(("liger-dev", __version__), *((package, _version(package)) for package in _PACKAGES)),
         seeds=_seeds(copy),
         account=account,
         verdict=verdict,
+        samples=speed.samples,
+        accepted=accepted,
         state=unified_diff((copy.root / copy.op).read_text(), copy.text(copy.op), copy.op),
     )
     markdown = render_report(findings)
     results = _change(copy, f"benchmark/results/{copy.name}.md", markdown.encode())
     bundle = [_evidence(copy, verdict, findings)] if verdict is not None else []
-    if not findings.passed:
-        return Report(False, markdown, ChangeSet((results, *bundle)))
-    mended = [_mended(copy, path) for path in copy.python_files if copy.text(path) != (copy.root / path).read_text()]
     measured = [_change(copy, path, data) for path, data in (*speed.data, *speed.plots)]
+    if not findings.passed:
+        return Report(False, markdown, ChangeSet((*measured, results, *bundle)))
+    mended = [_mended(copy, path) for path in copy.python_files if copy.text(path) != (copy.root / path).read_text()]
     return Report(True, markdown, ChangeSet((*mended, *measured, results, *bundle)))
 
 
@@ -178,12 +186,15 @@ def _mended(copy: KernelCopy, path: str) -> Change:
     return _change(copy, path, render.restamp((copy.root / path).read_text(), copy.text(path), "", "").encode())
 
 
-def _ncu(wanted: bool) -> str:
+def _ncu(copy: KernelCopy, wanted: bool, measured: bool, say: Callable[[str], None]) -> str:
     if not wanted:
         return "Not run: it was not asked for (`--ncu`)."
+    if not measured:
+        return "Not run: nothing was measured."
     if shutil.which("ncu") is None:
         return "Not run: there is no `ncu` on the PATH."
-    return "Not run: this version does not profile with ncu yet."
+    say("profiling with ncu")
+    return profile_with_ncu(copy)
 
 
 def _version(package: str) -> str:

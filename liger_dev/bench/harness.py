@@ -179,7 +179,7 @@ def _measure_points(setting: Setting, options: Options, gpu: str) -> int:
         append(options.out, rows, options.overwrite)
         _print_point(sweep, x, series)
         for flag in measured.flags(rows, measured.pairs(rows)):
-            _say(f"CATASTROPHIC: {flag}")
+            _say(f"CATASTROPHIC: {flag.text}")
     return PASSED
 
 

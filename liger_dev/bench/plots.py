@@ -2,6 +2,7 @@
 
 import json
 
+from collections.abc import Mapping
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,9 +50,42 @@ def plot(rows: Sequence[Measurement], folder: Path) -> tuple[Path, ...]:
     paths = []
     for (kernel, metric, mode), group in groups.items():
         path = folder / f"{kernel}_{metric}_{mode}.png"
-        draw(newest_configuration(group)).savefig(path, dpi=DPI, metadata={"Software": None})
+        drawn = newest_configuration(group)
+        _save(draw(drawn, least_times(drawn, rows)), path)
         paths.append(path)
     return tuple(paths)
+
+
+def plot_roofline(rows: Sequence[Measurement], path: Path) -> Path:
+    """Draws all kernels' shares of the copy bandwidth into one PNG file, and returns its path."""
+    _save(draw_roofline(rows), path)
+    return path
+
+
+def _save(figure: "Figure", path: Path) -> None:
+    figure.savefig(path, dpi=DPI, metadata={"Software": None})
+
+
+def least_times(drawn: Sequence[Measurement], rows: Sequence[Measurement]) -> dict[int | float | str, float]:
+    """The milliseconds that the bytes of a pass take at the copy bandwidth, at each x of a picture of times.
+
+    A share of that bandwidth and the device time that it comes from give it; empty where `rows` do not hold both.
+    """
+    if drawn[0].metric_name not in ("speed", "device_time"):
+        return {}
+    times = {_place(row): row.y_value_50 for row in rows if row.metric_name == "device_time"}
+    settings = {_place(row)[2:] for row in drawn}
+    return {
+        row.x_value: row.y_value_50 * times[_place(row)]
+        for row in rows
+        if row.metric_name == "bandwidth_share" and _place(row) in times and _place(row)[2:] in settings
+    }
+
+
+def _place(row: Measurement) -> tuple[str | int | float, ...]:
+    """What rows of several metrics have in common: provider, x, then kernel, mode and configuration."""
+    setting = (row.kernel_name, row.kernel_operation_mode, row.gpu_name, row.extra_benchmark_config_str, row.x_name)
+    return (row.kernel_provider, row.x_value, *setting)
 
 
 def newest_configuration(rows: Sequence[Measurement]) -> list[Measurement]:
@@ -64,8 +98,8 @@ def newest_configuration(rows: Sequence[Measurement]) -> list[Measurement]:
     return [row for row in rows if setting(row) == setting(newest)]
 
 
-def draw(rows: Sequence[Measurement]) -> "Figure":
-    """The picture of one metric and mode in one configuration."""
+def draw(rows: Sequence[Measurement], least: Mapping[int | float | str, float] = {}) -> "Figure":
+    """The picture of one metric and mode in one configuration; `least` is the roofline, a value an x."""
     # matplotlib takes 0.3 s to import, which only those pay who draw.
     from matplotlib.figure import Figure
 
@@ -79,6 +113,14 @@ def draw(rows: Sequence[Measurement]) -> "Figure":
         lows, highs = [row.y_value_20 for row in line], [row.y_value_80 for row in line]
         axes.plot(xs, [row.y_value_50 for row in line], color=color, marker=marker, label=provider, linewidth=2)
         axes.fill_between(xs, lows, highs, color=color, alpha=0.2, linewidth=0)
+    if roof := sorted((places[x], value) for x, value in least.items() if x in places):
+        axes.plot(
+            *zip(*roof, strict=True),
+            color="#555555",
+            linestyle="--",
+            linewidth=1.2,
+            label="roofline",
+        )
     axes.set_xticks(list(places.values()), [str(x) for x in places])
     _label(axes, rows[0])
     return figure
@@ -111,3 +153,52 @@ def _label(axes: "Axes", row: Measurement) -> None:
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, title="median, 20 to 80 % shaded", title_fontsize=8, alignment="left")
+
+
+def draw_roofline(rows: Sequence[Measurement]) -> "Figure":
+    """All kernels in one picture: each pass's share of the copy bandwidth at the kernel's largest x, a dot a provider.
+
+    Every kernel here moves bytes rather than computes, so the bandwidth is the roof of each.
+    """
+    from matplotlib.figure import Figure
+
+    shares = [row for row in rows if row.metric_name == "bandwidth_share"]
+    assert shares, "there are shares to draw"
+    kernels = sorted({row.kernel_name for row in shares}, reverse=True)
+    modes = [
+        mode for mode in ("forward", "backward", "full") if any(row.kernel_operation_mode == mode for row in shares)
+    ]
+    figure = Figure(figsize=(3.6 * len(modes) + 1.6, 0.36 * len(kernels) + 1.7), layout="constrained")
+    panels = figure.subplots(1, len(modes), sharey=True, squeeze=False)[0]
+    for axes, mode in zip(panels, modes, strict=True):
+        largest = [row for name in kernels for row in _at_largest(shares, name, mode)]
+        for number, provider in enumerate(reversed(providers_in_order(shares))):
+            color, marker = STYLES.get(provider, OTHER_STYLES[number % len(OTHER_STYLES)])
+            own = [row for row in largest if row.kernel_provider == provider]
+            ys = [kernels.index(row.kernel_name) for row in own]
+            axes.plot([row.y_value_50 for row in own], ys, marker, color=color, label=provider, markersize=6)
+        axes.axvline(1, color="#555555", linestyle="--", linewidth=1.2)
+        axes.set_title(mode, loc="left", fontweight="bold")
+        axes.set_xlim(0, 1.05)
+        axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25", "50", "75", "100 %"])
+        axes.grid(color="#DDDDDD", linewidth=0.8)
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+    sizes = {name: _at_largest(shares, name, modes[0])[0] for name in kernels if _at_largest(shares, name, modes[0])}
+    labels = [f"{name} ({sizes[name].x_name}={sizes[name].x_value})" if name in sizes else name for name in kernels]
+    panels[0].set_yticks(range(len(kernels)), labels)
+    panels[0].set_ylim(-0.6, len(kernels) - 0.4)
+    figure.suptitle(f"Share of the measured copy bandwidth, {shares[-1].gpu_name}", x=0.01, ha="left", fontsize=11)
+    handles, names = panels[0].get_legend_handles_labels()
+    figure.legend(handles[::-1], names[::-1], loc="outside lower center", ncols=len(names), frameon=False)
+    return figure
+
+
+def _at_largest(shares: Sequence[Measurement], kernel: str, mode: str) -> list[Measurement]:
+    own = [row for row in shares if (row.kernel_name, row.kernel_operation_mode) == (kernel, mode)]
+    if not own:
+        return []
+    newest = newest_configuration(own)
+    places = x_places(newest)
+    last = max(places.values())
+    return [row for row in newest if places[row.x_value] == last]

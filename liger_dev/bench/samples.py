@@ -86,3 +86,16 @@ def read(path: Path) -> tuple[Sampled, ...]:
             found = tuple(one["key"])
             latest[found] = Sampled(key=found, samples=tuple(one["samples"]), **shared)
     return tuple(latest.values())
+
+
+def merged(*texts: str) -> str:
+    """The lines of several such files, the latest last, without those whose every row was measured again."""
+    lines = [line for text in texts for line in text.splitlines()]
+    kept: list[str] = []
+    measured: set[Key] = set()
+    for line in reversed(lines):
+        keys = {tuple(one["key"]) for one in json.loads(line)["series"]}
+        if keys - measured:
+            kept.append(line)
+        measured |= keys
+    return "".join(f"{line}\n" for line in reversed(kept))

@@ -14,7 +14,6 @@ from liger_dev.errors import BAD_INPUT
 from liger_dev.errors import KERNEL_FAILED
 from liger_dev.errors import BadInput
 from liger_dev.options import Init
-from liger_dev.options import Name
 from liger_dev.options import Names
 from liger_dev.options import RootDir
 from liger_dev.options import Shape
@@ -29,20 +28,6 @@ def init(directory: Annotated[Path, typer.Argument(metavar="[DIR]")] = Path(".")
     except OSError as error:
         raise BadInput(f"the folder can't be made: {error.strerror}", str(directory), "name another one") from None
     start(directory.resolve(), {**requests.init_request(), "review": "yes"})
-
-
-def bench(name: Name, root: RootDir = None) -> None:
-    """Measure a kernel's speed and memory; needs a GPU."""
-    from liger_dev import requests
-
-    start(root_of(root), {**requests.measure_request("bench", name), "review": "yes"})
-
-
-def plot(name: Name, root: RootDir = None) -> None:
-    """Draw a kernel's plots from the measurements."""
-    from liger_dev import requests
-
-    start(root_of(root), {**requests.measure_request("plot", name), "review": "yes"})
 
 
 def check(names: Names = None, root: RootDir = None) -> None:

@@ -14,6 +14,7 @@ from liger_dev.commands.starting import shapes_of
 from liger_dev.commands.starting import start
 from liger_dev.errors import KERNEL_FAILED
 from liger_dev.errors import BadInput
+from liger_dev.errors import LigerDevError
 from liger_dev.options import AgentOptions
 from liger_dev.options import Engine
 from liger_dev.options import From
@@ -27,6 +28,7 @@ from liger_dev.options import ValidateOptions
 from liger_dev.screen import tell_error
 
 if TYPE_CHECKING:
+    from liger_dev.ci import Judged
     from liger_dev.records import Source
 
 
@@ -92,24 +94,60 @@ def validate(
     validation: ValidateOptions,
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME...")] = None,
     every: Annotated[bool, typer.Option("--all", help="Every kernel of the workspace.")] = False,
+    ci: Annotated[
+        bool, typer.Option("--ci", help="Print GitHub's annotations, and judge the others if one stops.")
+    ] = False,
+    junit: Annotated[
+        Path | None, typer.Option("--junit", metavar="FILE", help="Write the verdicts as JUnit XML.")
+    ] = None,
     agents: AgentOptions = AgentOptions(engine=Engine.builtin),
     root: RootDir = None,
 ) -> None:
     """Stage 3 alone: test and measure kernels, write Results."""
     from liger_dev import requests
+    from liger_dev.ci import annotations
+    from liger_dev.ci import junit as junit_xml
 
     folder = root_of(root)
     chosen = sorted(path.stem for path in (folder / "profiles").glob("*.yaml")) if every else list(names or ())
     if not chosen:
         raise BadInput("no kernel to validate", str(folder), "name one, or use --all; `liger-dev list` shows them")
     options = {"review": "yes", **validation.to_request(), **agents.to_request()}
-    failed = [name for name in chosen if not passes(folder, requests.validate_request(name, **options))]
+    judged = [_judged(folder, requests.validate_request(name, **options), ci or junit is not None) for name in chosen]
+    failed = [one.name for one in judged if not one.passed]
     if len(chosen) > 1:
         print(
             f"{len(chosen) - len(failed)} of {len(chosen)} passed"
             + (f"; failed: {', '.join(failed)}" if failed else "")
         )
+    if ci:
+        print("\n".join(annotations(judged)))
+    if junit is not None:
+        _write(junit, junit_xml(judged))
     raise typer.Exit(KERNEL_FAILED if failed else 0)
+
+
+def _judged(root: Path, request: dict[str, Any], go_on: bool) -> "Judged":
+    """One kernel's validation. With `go_on`, what stops it is its failure, so that the others are judged too."""
+    from liger_dev import workspace
+    from liger_dev.ci import Judged
+
+    name = request["name"]
+    try:
+        passed = passes(root, request)
+    except LigerDevError as error:
+        if not go_on:
+            raise
+        tell_error(f"liger-dev: {error}")
+        return Judged(name, False, "", stopped=error.what)
+    return Judged(name, passed, workspace.read(root, f"benchmark/results/{name}.md") or "")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"the file can't be written: {error.strerror}", str(path), "name another one") from None
 
 
 def _new(

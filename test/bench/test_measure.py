@@ -320,6 +320,29 @@ def test_a_kernel_that_does_not_do_its_work_is_flagged(tmp_path, capsys):
     assert read(tmp_path / "all.csv") == ()
 
 
+def _thrice(x, w):
+    return _Twice.apply(x, w) + _Twice.apply(x, w) + _Twice.apply(x, w) - 2 * _Twice.apply(x, w)
+
+
+@pytest.mark.gpu
+def test_a_deliberately_slow_kernel_is_slower_and_catastrophic(tmp_path, capsys):
+    spec = _spec(tmp_path, providers={"liger": _thrice, "torch": _twice}, x_values=(16384,))
+    argv = ["--modes", "forward", "--metrics", "speed", "device_time", "--out", str(tmp_path / "all.csv")]
+    assert run(spec, argv) == 0
+    printed = capsys.readouterr().out
+    assert printed.count(": slower") == 2 and "CATASTROPHIC: speed, forward, H = 16384:" in printed
+
+
+@pytest.mark.gpu
+def test_the_kernel_against_itself_is_the_same(tmp_path, capsys):
+    spec = _spec(tmp_path, x_values=(16384,), config={"M": 8192, "dtype": "bfloat16"})
+    assert run(spec, ["--noise", "--metrics", "device_time", "--out", str(tmp_path / "all.csv")]) == 0
+    assert "twice against itself: 3 same" in capsys.readouterr().out
+    assert not (tmp_path / "all.csv").exists()
+    kept = read_samples(path_beside(tmp_path / "all.csv", "twice", noise=True))
+    assert {one.provider for one in kept} == {"liger", "liger_again"}
+
+
 @pytest.mark.gpu
 def test_a_pass_that_waits_for_the_device_has_no_device_time(tmp_path, capsys):
     spec = _spec(tmp_path, providers={"liger": _twice, "torch": lambda x, w: 2 * x * w * float(w[0].item() > -1e9)})

@@ -1,0 +1,77 @@
+"""The commands about speed and memory: measure kernels, draw what was measured, make their reports again."""
+
+from pathlib import Path
+from typing import Annotated
+from typing import Any
+from typing import NoReturn
+
+import typer
+
+from liger_dev.commands.starting import passes
+from liger_dev.commands.starting import root_of
+from liger_dev.errors import KERNEL_FAILED
+from liger_dev.errors import BadInput
+from liger_dev.options import Names
+from liger_dev.options import RootDir
+from liger_dev.screen import tell_error
+
+With = Annotated[
+    list[str] | None,
+    typer.Option("--with", metavar="OPTION", help="An option of the benchmark script: --with=--noise; repeatable."),
+]
+
+
+def bench(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...")], given: With = None, root: RootDir = None
+) -> None:
+    """Measure kernels' speed and memory; needs a GPU.
+
+    A benchmark that was stopped goes on where it was when it is asked for again."""
+    from liger_dev import requests
+
+    options = [word for text in given or () for word in text.split()]
+    _one_by_one(root_of(root), [requests.measure_request("bench", name, options=options) for name in names])
+
+
+def plot(names: Names = None, root: RootDir = None) -> None:
+    """Draw plots from the measurements: of the named kernels, or of all with their common roofline."""
+    from liger_dev import requests
+    from liger_dev.measuring import measured_kernels
+
+    folder = root_of(root)
+    chosen = names or measured_kernels(folder)
+    whole = [] if names else [requests.measure_request("roofline", "roofline")]
+    _one_by_one(folder, [*(requests.measure_request("plot", name) for name in chosen), *whole])
+
+
+def report(
+    names: Names = None,
+    table: Annotated[
+        Path | None, typer.Option("--table", metavar="FILE.md", help="Write the table of all measurements into a file.")
+    ] = None,
+    root: RootDir = None,
+) -> None:
+    """Make reports' HTML pages again, or write the table of all kernels' measurements into a Markdown file."""
+    from liger_dev import requests
+    from liger_dev.measuring import write_table
+
+    folder = root_of(root)
+    if table is not None:
+        write_table(folder, table)
+        tell_error(f"the table is in {table}")
+    elif not names:
+        raise BadInput("no kernel to report on", "report", "name one, or write the table of all: --table README.md")
+    _one_by_one(folder, [requests.measure_request("report", name) for name in names or ()])
+
+
+def _one_by_one(root: Path, requests: list[dict[str, Any]]) -> NoReturn:
+    """Each request to its end, whatever became of the one before; leaves with 1 if one failed."""
+    failed = []
+    for number, request in enumerate(requests, start=1):
+        if len(requests) > 1:
+            tell_error(f"{request['command']} {request['name']}: {number} of {len(requests)}")
+        if not passes(root, {**request, "review": "yes"}):
+            failed.append(request["name"])
+    if failed and len(requests) > 1:
+        tell_error(f"failed: {', '.join(failed)}")
+    raise typer.Exit(KERNEL_FAILED if failed else 0)

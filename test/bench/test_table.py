@@ -1,0 +1,70 @@
+"""The table of all kernels for a README, and the roofline: in a plot of times, and over all kernels."""
+
+import pytest
+
+from liger_dev.bench import plots
+from liger_dev.bench import table
+from liger_dev.bench.csv import Measurement
+from liger_dev.bench.csv import key
+from liger_dev.bench.samples import Sampled
+from liger_dev.errors import BadInput
+
+TIMES = {"liger": 0.04, "torch": 0.4, "liger_kernel": 0.05}
+
+
+def _row(kernel, provider, metric, x, y):
+    fixed = ("H", "hidden size", x, y, y, y, '{"N": 8192, "dtype": "bfloat16"}', "NVIDIA H200", "2026-11-30 12:00:00")
+    return Measurement(kernel, provider, "forward", metric, "ms", *fixed, "0.1.0")
+
+
+ROWS = [
+    row
+    for kernel in ("rms_norm", "swiglu")
+    for provider, milliseconds in TIMES.items()
+    for x in (1024, 4096, 16384)
+    for row in (
+        _row(kernel, provider, "device_time", x, milliseconds * x / 4096),
+        _row(kernel, provider, "bandwidth_share", x, 0.03 / milliseconds),
+    )
+]
+SAMPLES = [
+    Sampled(key(row), row.timestamp, (row.y_value_50,) * 20, {"torch": "2.11.0"}, {}, {})
+    for row in ROWS
+    if row.metric_name == "device_time"
+]
+
+
+def test_a_row_a_kernel_at_the_model_s_size_with_a_verdict():
+    header, _, first, second = table.table(ROWS, SAMPLES)
+    assert header == "| kernel | size | generated | eager | liger-kernel | memory (MB) | against the fastest |"
+    assert first == ("| rms_norm | H=4096 | 0.040 / – / – | 0.400 / – / – | 0.050 / – / – | – | faster / – / – |")
+    assert second.startswith("| swiglu |")
+    assert "NVIDIA H200, 2026-11-30; torch 2.11.0." in table.caption(ROWS, SAMPLES)
+
+
+def test_the_table_goes_between_its_marks_again_and_again():
+    text = f"before\n{table.BEGIN}\nold\n{table.END}\nafter\n"
+    once = table.into(text, ["| new \\1 |"], "README.md")
+    assert once == f"before\n{table.BEGIN}\n\n| new \\1 |\n\n{table.END}\nafter\n"
+    assert table.into(once, ["| new \\1 |"], "README.md") == once
+    with pytest.raises(BadInput, match="where the table goes"):
+        table.into("no marks", [], "README.md")
+
+
+def test_a_plot_of_times_has_the_roofline_of_its_bytes():
+    drawn = [row for row in ROWS if row.kernel_name == "rms_norm" and row.metric_name == "device_time"]
+    least = plots.least_times(drawn, ROWS)
+    assert least == pytest.approx({1024: 0.0075, 4096: 0.03, 16384: 0.12})
+    lines = {line.get_label(): list(line.get_ydata()) for line in plots.draw(drawn, least).axes[0].lines}
+    assert lines["roofline"] == pytest.approx([0.0075, 0.03, 0.12])
+    memory = [_row("rms_norm", "liger", "memory", 4096, 12.0)]
+    assert plots.least_times(memory, ROWS) == {}
+    assert [line.get_label() for line in plots.draw(memory, {}).axes[0].lines] == ["liger"]
+
+
+def test_all_kernels_stand_in_one_roofline_at_their_largest_size(tmp_path):
+    (axes,) = plots.draw_roofline(ROWS).axes
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["swiglu (H=16384)", "rms_norm (H=16384)"]
+    shares = {line.get_label(): list(line.get_xdata()) for line in axes.lines}
+    assert shares["liger"] == pytest.approx([0.75, 0.75]) and shares["torch"] == pytest.approx([0.075, 0.075])
+    assert plots.plot_roofline(ROWS, tmp_path / "roofline.png").read_bytes().startswith(b"\x89PNG")
