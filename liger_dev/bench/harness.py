@@ -175,7 +175,8 @@ def _measure_points(setting: Setting, options: Options, gpu: str) -> int:
             continue
         rows = to_rows(spec, sweep, options.dtype, x, series, gpu)
         kept = sampled.path_beside(options.out, spec.kernel_name)
-        sampled.keep(kept, rows, [one.samples for one in series], _versions(), before, device_state())
+        values = [one.samples for one in series]
+        sampled.keep(kept, rows, values, _versions(), before, device_state(), _op_digest(spec))
         append(options.out, rows, options.overwrite)
         _print_point(sweep, x, series)
         for flag in measured.flags(rows, measured.pairs(rows)):
@@ -196,7 +197,8 @@ def _noise(spec: BenchmarkSpec, sweep: Sweep, options: Options) -> int:
             series = [one for one in measure_at(setting, x) if one.metric in metrics]
             rows = to_rows(twice, sweep, options.dtype, x, series, torch.cuda.get_device_name())
             kept = sampled.path_beside(options.out, spec.kernel_name, noise=True)
-            sampled.keep(kept, rows, [one.samples for one in series], _versions(), before, device_state())
+            values = [one.samples for one in series]
+            sampled.keep(kept, rows, values, _versions(), before, device_state(), _op_digest(spec))
             verdicts += [found.verdict for found in _print_point(sweep, x, series)]
     counts = ", ".join(f"{verdicts.count(word)} {word}" for word in dict.fromkeys(verdicts))
     _say(f"{spec.kernel_name} against itself: {counts}")
@@ -213,6 +215,12 @@ def _versions() -> dict[str, str]:
         with suppress(PackageNotFoundError):
             found[package] = version(package)
     return found
+
+
+def _op_digest(spec: BenchmarkSpec) -> str:
+    """That of the op file beside the script's folder; empty if it is elsewhere."""
+    op = Path(spec.script).resolve().parents[2] / "kernels" / "ops" / f"{spec.kernel_name}.py"
+    return sampled.op_digest(op.read_text(encoding="utf-8")) if op.is_file() else ""
 
 
 def _is_present(spec: BenchmarkSpec, sweep: Sweep, options: Options, x: int | str, gpu: str, present: set[Key]) -> bool:

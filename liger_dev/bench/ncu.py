@@ -73,7 +73,7 @@ def parse(text: str, providers: Sequence[str]) -> tuple[Profiled, ...]:
     turns = iter(providers)
     provider, found = "", []
     for row in (row for row in rows if row["ID"]):
-        if row["Kernel Name"].startswith(MARK):
+        if MARK in row["Kernel Name"]:
             provider = next(turns, "")
         elif provider:
             found.append(_launch(provider, row))
@@ -92,7 +92,7 @@ def _launch(provider: str, row: Mapping[str, str]) -> Profiled:
     waits = sorted(((share, name) for name, share in stalls.items() if name not in ("selected", "not_selected")))[::-1]
     return Profiled(
         provider,
-        row["Kernel Name"].split("(")[0],
+        row["Kernel Name"],
         microseconds=value["duration"] / 1000,
         occupancy=value["occupancy"] / 100,
         possible_occupancy=value["possible_occupancy"] / 100,
@@ -139,4 +139,4 @@ def _line(one: Profiled) -> str:
 
 def _shorter(kernel: str) -> str:
     """A C++ kernel's name without its template arguments and namespaces."""
-    return kernel.split("<")[0].split("::")[-1].removeprefix("void ").strip()
+    return kernel.replace("<unnamed>", "").split("<")[0].split("(")[0].split("::")[-1].removeprefix("void ").strip()
