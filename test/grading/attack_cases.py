@@ -22,6 +22,7 @@ VALUES = {
     "scans_gc": Attack("import gc"),
     "scans_frames": Attack("import inspect"),
     "remembers_pointers": Attack(".data_ptr", "wrong values"),
+    "remembers_shapes": Attack("code at import", "wrong values"),
     "remembers_contents": Attack("code at import", "answers a second call without a launch"),
     "visible_shapes": Attack(shows="wrong values"),
     "seed_42": Attack("torch.manual_seed", "wrong values"),
@@ -40,6 +41,8 @@ GRADIENTS = {
     "zero_gradient": Attack(shows="wrong gradient"),
     "scaled_gradient": Attack(shows="wrong gradient"),
     "unit_upstream": Attack(shows="wrong gradient"),
+    "first_upstream": Attack(shows="wrong gradient"),
+    "no_weight_gradient": Attack(shows="missing gradient"),
     "clobbers_saved": Attack(".copy_", "another answer in a second backward"),
     "autograd_in_backward": Attack("torch.autograd.grad", "computes with PyTorch instead of a kernel"),
 }
@@ -49,6 +52,7 @@ FALLBACKS = {
     "decoy_functional": Attack("import torch.nn.functional", "computes with PyTorch instead of a kernel"),
     "decoy_getattr": Attack("getattr", "computes with PyTorch instead of a kernel"),
     "decoy_compile": Attack("torch.compile"),
+    "plain_pytorch": Attack("torch.softmax", "launches no kernel in forward"),
     "try_except": Attack("try", "computes with PyTorch instead of a kernel"),
     "fallback_on_shapes": Attack("torch.softmax", "launches no kernel in forward"),
 }
@@ -58,6 +62,7 @@ HARNESS = {
     "edits_tests": Attack("import pathlib", "changes files that are not its own"),
     "kills_evidence": Attack("import shutil", "removes its results"),
     "kills_its_parent": Attack("import signal", "crashes"),
+    "patches_the_judge": Attack("torch.allclose =", "wrong values"),
     "opens_a_socket": Attack("import socket", "fails"),
 }
 # How work is timed is the benchmark's affair; what tampers with it is refused before anything runs.

@@ -74,7 +74,7 @@ def put(workspace, name):
 
 
 def request(workspace, name, **options):
-    reference = RMS_NORM if name == "ignores_weights" else SOFTMAX
+    reference = RMS_NORM if name in ("ignores_weights", "no_weight_gradient") else SOFTMAX
     (workspace / "scratch").mkdir()
     hashed = (str(workspace / "tests/test_it.py"), str(workspace / "left behind"))
     settings = dict(
@@ -111,6 +111,14 @@ def test_the_honest_kernel_passes_with_margins(workspace):
     assert all(contract.outcome != "broken" for contract in verdict.contracts)
     for margin in verdict.margins:
         print(f"{margin.tensor} {margin.dtype}: {margin.margin:.2f} ({margin.case})")
+
+
+def test_right_numbers_are_told_from_a_kernel(workspace):
+    verdict = grade(request(workspace, "plain_pytorch", static=False))
+    kinds = {fault.kind for fault in verdict.faults}
+    assert "launches no kernel in forward" in kinds
+    assert not {kind for kind in kinds if kind.startswith(("wrong", "another", "missing"))}
+    assert verdict.margins
 
 
 def test_no_secret_reaches_a_candidate(workspace, monkeypatch):
