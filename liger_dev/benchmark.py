@@ -119,6 +119,11 @@ def _merged(
     return tuple((path.relative_to(copy.root).as_posix(), data) for path, data in files)
 
 
+def samples_path(name: str) -> str:
+    """Where the workspace keeps the raw samples of a kernel's measurements."""
+    return samples.path_beside(Path("benchmark/data/benchmark.csv"), name).as_posix()
+
+
 def profile_with_ncu(copy: KernelCopy) -> str:
     """A table of the kernels that a full pass launches, the generated op's and the reference's, or why there is none."""
     folder, providers = copy.folder(), ("liger", "torch")

@@ -1,11 +1,8 @@
-"""A verdict in, the report's section, its lines for a terminal and the evidence bundle out."""
+"""A verdict in, the report's section and its lines for a terminal out."""
 
-import json
 import re
 
 from collections.abc import Iterator
-from collections.abc import Mapping
-from typing import Any
 
 from liger_dev.grading.verdict import Margin
 from liger_dev.grading.verdict import Strength
@@ -108,16 +105,3 @@ def lines(verdict: Verdict) -> list[str]:
     told += [f"  accepted: {text}" for text in verdict.accepted]
     told += [f"  protection: {text}" for text in verdict.protection]
     return [*told, f"  seed: {verdict.seed}"]
-
-
-def evidence(verdict: Verdict, facts: Mapping[str, Any]) -> str:
-    """The evidence bundle as JSON: the same for the same files, versions and device.
-
-    Which test was the first to find a planted bug is left out: a bug that reads beyond a tensor finds other bytes there
-    each time.
-    """
-    told = verdict.to_json()
-    for mutant in (told.get("strength") or {}).get("mutants", ()):
-        if mutant["outcome"] == "killed":
-            mutant["note"] = ""
-    return json.dumps({**facts, "passed": verdict.passed, "verdict": told}, indent=1, sort_keys=True) + "\n"

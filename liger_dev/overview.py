@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from liger_dev import evidence
 from liger_dev import history
 from liger_dev import sources
 from liger_dev.agents.transcript import cost_table
@@ -115,8 +116,11 @@ def _columns(names: list[str], height: int) -> list[str]:
     return ["".join(f"{c[row]:{w}}" for c, w in zip(columns, widths) if row < len(c)).rstrip() for row in rows]
 
 
-def check_lines(root: Path, names: list[str]) -> list[str]:
-    """What `check` finds about the named operations, or about all of them. Raises BadInput for an unknown name."""
+def check_lines(root: Path, names: list[str]) -> tuple[list[str], list[str]]:
+    """What `check` finds wrong about the named operations, or about all of them, and what is only worth knowing.
+
+    Raises BadInput for an unknown name.
+    """
     from liger_dev import generator
 
     for name in names:
@@ -124,7 +128,10 @@ def check_lines(root: Path, names: list[str]) -> list[str]:
             raise BadInput(f"there is no kernel '{name}' here", profile_path(name), "`liger-dev list` shows them")
     found = generator.check(root)
     wanted = {stem for name in names for stem in (name, f"test_{name}", f"benchmark_{name}")}
-    return [line for line in found if not names or Path(line.partition(":")[0]).stem in wanted]
+    found = [line for line in found if not names or Path(line.partition(":")[0]).stem in wanted]
+    kernels = names or sorted(path.stem for path in (root / "profiles").glob("*.yaml"))
+    bundles = [evidence.check(root, name) for name in kernels]
+    return [*found, *(line for wrong, _ in bundles for line in wrong)], [line for _, notes in bundles for line in notes]
 
 
 def finding_lines(findings: list[Finding]) -> list[str]:

@@ -297,7 +297,15 @@ def _validate(context: Context) -> Any:
 
     options = {**{key: context.request[key] for key in ("benchmark", "ncu")}, "accept": _accepted(context)}
     mend, account = engine.mend_of(context)
-    report = validate(context.request["name"], context.root, say=context.say, mend=mend, account=account, **options)
+    report = validate(
+        context.request["name"],
+        context.root,
+        say=context.say,
+        mend=mend,
+        account=account,
+        talks=engine.talks(context),
+        **options,
+    )
     report = _with_section(report, "Agents", engine.costs(context))
     return _with_page(_with_reviews(report, context.reviews), context).to_json()
 

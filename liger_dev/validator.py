@@ -11,6 +11,7 @@ import os
 import shutil
 
 from collections.abc import Callable
+from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -18,11 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from liger_dev import __version__
+from liger_dev import evidence
 from liger_dev import render
 from liger_dev.benchmark import Benchmark
 from liger_dev.benchmark import not_measured
 from liger_dev.benchmark import profile_with_ncu
 from liger_dev.benchmark import run_benchmark
+from liger_dev.benchmark import samples_path
 from liger_dev.checkstyle import Checkstyle
 from liger_dev.checkstyle import checkstyle
 from liger_dev.compilation import compile_kernels
@@ -31,7 +34,6 @@ from liger_dev.gate import Mend
 from liger_dev.gate import gpu_name
 from liger_dev.gate import run_gate
 from liger_dev.grader import grade_kernel
-from liger_dev.grader_report import evidence
 from liger_dev.grading.verdict import Verdict
 from liger_dev.profile import parse_profile
 from liger_dev.records import Change
@@ -76,13 +78,14 @@ def validate(
     mend: Mend | None = None,
     account: Callable[[Gate, str], str] | None = None,
     grade: bool = True,
+    talks: Mapping[str, Any] | None = None,
 ) -> Report:
     """Validates the kernel `name` of the workspace `root`; `say` is told of each step in a line.
 
     `mend` makes the gate's repairs in place of the builtin moves; `account` writes to the person of a gate that has
     failed, from the op file as it was judged. `accept` are metrics (`speed`, `memory`) that may be catastrophically
-    worse than PyTorch's. Without `grade` there is no verdict of the grader, and so no evidence: that is for tests of
-    the other gates.
+    worse than PyTorch's. `talks` are transcripts of agents that had a hand in the kernel, by file name. Without `grade`
+    there is no verdict of the grader, and so no evidence: that is for tests of the other gates.
 
     Raises BadInput when a file of the kernel is missing or its profile does not fit the schema. A kernel that fails
     is no exception but a report.
@@ -104,7 +107,7 @@ def validate(
         if account is not None and gate is not None and gate.attempts and not (gate.passed or gate.tampered):
             say("writing to the person")
             said = account(gate, copy.text(copy.op))
-        return _report(copy, style, gate, speed, profiled, said, tuple(accept))
+        return _report(copy, style, gate, speed, profiled, said, tuple(accept), talks or {})
 
 
 def _why_no_benchmark(gate: Gate | None, device: str, wanted: bool) -> str:
@@ -123,6 +126,7 @@ def _report(
     ncu: str,
     account: str,
     accepted: tuple[str, ...],
+    talks: Mapping[str, Any],
 ) -> Report:
     verdict = gate.judged.verdict if gate and gate.attempts else None
     findings = Findings(
@@ -145,32 +149,34 @@ def _report(
     )
     markdown = render_report(findings)
     results = _change(copy, f"benchmark/results/{copy.name}.md", markdown.encode())
-    bundle = [_evidence(copy, verdict, findings)] if verdict is not None else []
-    measured = [_change(copy, path, data) for path, data in (*speed.data, *speed.plots)]
-    if not findings.passed:
-        return Report(False, markdown, ChangeSet((*measured, results, *bundle)))
-    mended = [_mended(copy, path) for path in copy.python_files if copy.text(path) != (copy.root / path).read_text()]
-    return Report(True, markdown, ChangeSet((*mended, *measured, results, *bundle)))
+    written = [_change(copy, path, data) for path, data in (*speed.data, *speed.plots)]
+    if findings.passed:
+        mended = [path for path in copy.python_files if copy.text(path) != (copy.root / path).read_text()]
+        written = [*(_mended(copy, path) for path in mended), *written]
+    bundled = [_evidence(copy, verdict, findings, written, talks)] if verdict is not None else []
+    return Report(findings.passed, markdown, ChangeSet((*written, results, *bundled)))
 
 
-def _evidence(copy: KernelCopy, verdict: Verdict, findings: Findings) -> Change:
+def _evidence(
+    copy: KernelCopy, verdict: Verdict, findings: Findings, written: Sequence[Change], talks: Mapping[str, Any]
+) -> Change:
     """What someone else needs to repeat the grading and to compare."""
     profile = parse_profile(copy.text(copy.profile), copy.profile)
     stamp = render.read_stamp(copy.text(copy.op))
+    changed = {copy.op: copy.text(copy.op).encode()} | {change.path: change.data() for change in written}
+    graded = evidence.digests(copy.root, (copy.op, *copy.locked), changed)
     facts = {
         "kernel": copy.name,
-        "sha256": {
-            path: hashlib.sha256((copy.tree / path).read_bytes()).hexdigest()
-            for path in (copy.op, *copy.locked)
-            if (copy.tree / path).is_file()
-        },
+        "sha256": graded,
+        "measured": evidence.digests(copy.root, [samples_path(copy.name)], changed),
+        "talks": talks or evidence.talks_before(copy.root, copy.name, graded[copy.op]),
         "template": stamp["template"] if stamp else "",
         "provenance": profile.provenance,
         "versions": dict(findings.versions),
         "attempts": len(findings.gate.attempts) if findings.gate else 0,
         "repeat": f"liger-dev validate {copy.name}",
     }
-    return _change(copy, f"benchmark/results/{copy.name}.evidence.json", evidence(verdict, facts).encode())
+    return _change(copy, evidence.bundle_path(copy.name), evidence.bundle(verdict, facts).encode())
 
 
 def _change(copy: KernelCopy, path: str, data: bytes) -> Change:

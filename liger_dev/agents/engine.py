@@ -18,6 +18,7 @@ from liger_dev.agents.draft import is_by_agent
 from liger_dev.agents.draft import redrafted
 from liger_dev.agents.seat import has_key
 from liger_dev.agents.seat import seat_of
+from liger_dev.agents.transcript import Event
 from liger_dev.agents.transcript import cost_table
 from liger_dev.agents.transcript import read_all
 from liger_dev.analyzer import Analysis
@@ -230,6 +231,11 @@ def mend_of(context: Context) -> tuple[Mend | None, Callable[[Gate, str], str] |
         return (None if tried else repair(text, attempt.kind, tried, integers)) or mender(text, attempt, tried)
 
     return builtin_first, mender.account
+
+
+def talks(context: Context) -> dict[str, list[Event]]:
+    """All that the run's agents were asked and answered, by the transcript's file name."""
+    return {found.path.name: found.events for found in read_all(Run(context.root, context.run_id).folder)}
 
 
 def costs(context: Context) -> list[str]:

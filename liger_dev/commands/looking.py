@@ -31,12 +31,12 @@ def init(directory: Annotated[Path, typer.Argument(metavar="[DIR]")] = Path(".")
 
 
 def check(names: Names = None, root: RootDir = None) -> None:
-    """Find generated files that are stale or edited by hand."""
+    """Find generated files and evidence that are stale or altered."""
     from liger_dev.overview import check_lines
 
-    lines = check_lines(root_of(root), list(names or ()))
-    print("\n".join(lines) if lines else "all generated files are as generated")
-    raise typer.Exit(KERNEL_FAILED if lines else 0)
+    wrong, notes = check_lines(root_of(root), list(names or ()))
+    print("\n".join([*(wrong or ["all generated files are as generated, and so is the evidence"]), *notes]))
+    raise typer.Exit(KERNEL_FAILED if wrong else 0)
 
 
 def list_operations(
