@@ -17,9 +17,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from liger_dev.analyzer import compile_in_child
 from liger_dev.analyzer import load_in_child
 from liger_dev.errors import BadInput
 from liger_dev.errors import KernelFailed
+from liger_dev.errors import Unsupported
 from liger_dev.grading.request import Request
 from liger_dev.grading.request import seed_of
 from liger_dev.grading.verdict import UNTESTED
@@ -45,9 +47,11 @@ def grade_kernel(copy: KernelCopy, profile: KernelProfile, device: str, mutants:
     """Grades the op in a scratch copy, and its test file by planted bugs. `device` is the GPU's name, or empty."""
     text = copy.text(f"kernels/reference/{copy.name}.py")
     op = copy.text(copy.op)
+    reference = reference_of(text, profile)
     request = Request(
         op=str(copy.tree / copy.op),
-        reference=reference_of(text, profile),
+        reference=reference,
+        divisors=_divisors(reference),
         function=profile.function_class_name,
         root=str(copy.tree),
         seed=seed_of(op, text),
@@ -87,6 +91,7 @@ def grade_file(
         request = Request(
             op=str(op),
             reference=reference,
+            divisors=_divisors(reference),
             function=function,
             root=str(root or ""),
             seed=chosen,
@@ -95,6 +100,16 @@ def grade_file(
             allow=tuple(allow),
         )
         return _ask(request)
+
+
+def _divisors(reference: Reference) -> tuple[tuple[str, int], ...]:
+    """What the sizes of axes must be multiples of, by the compiler's reading of the reference, not by the candidate's
+    word; nothing where the compiler can't read it."""
+    try:
+        reply = compile_in_child(reference, {})
+    except Unsupported:
+        return ()
+    return tuple(reply.op["op"]["divisors"].items())
 
 
 def read_reference(source: str, shapes: dict[str, str], init: list[str], cwd: Path) -> Reference:

@@ -126,6 +126,8 @@ class LoopedRows(Statements):
             return
         reduced = f"tl.{value.op}({inner}, axis=1, keep_dims=True)"
         step = f"{name} += {reduced}" if value.op == "sum" else f"{name} = tl.{value.op}imum({name}, {reduced})"
+        if self.propagates(value):
+            step = f"{name} = larger_or_nan({name}, tl.reduce({inner}, 1, larger_or_nan, keep_dims=True))"
         self.block.body.append(step)
 
     def _online(self, peak: Value, total: Value) -> None:

@@ -1,6 +1,8 @@
 """Composite values (softmax, log_softmax, logsumexp) in, their stable row-wise form out; runs after autodiff, so that
 gradients use the composite's result and not its inside."""
 
+import math
+
 from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Output
 from liger_dev.compiler.ir import Value
@@ -41,6 +43,9 @@ def _rewrite(graph: Graph, value: Value, args: tuple[Value, ...], done: dict[Val
         if value.op == "log_softmax":
             return graph.sub(shifted, graph.make("log", total))
         lse = graph.add(peak, graph.make("log", total))
+        if "infinite" in dict(value.attrs):  # infinity - infinity is NaN, where torch has infinity
+            infinite = graph.make("eq", graph.make("abs", peak), graph.const(math.inf))
+            lse = graph.where(infinite, peak, lse)
         if lse not in graph.names and "lse" not in graph.names.values():
             graph.names[lse] = "lse"
         return lse

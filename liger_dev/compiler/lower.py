@@ -13,6 +13,7 @@ from liger_dev.compiler.ir import Value
 from liger_dev.compiler.ir import axes_of
 from liger_dev.compiler.lowering import Lowering
 from liger_dev.compiler.lowering import Row
+from liger_dev.compiler.lowering import SameAxis
 from liger_dev.compiler.lowering import SplitAxis
 from liger_dev.compiler.lowering import Term
 from liger_dev.compiler.lowering import rounded
@@ -46,6 +47,9 @@ def lower(graph: Graph, traced: Traced, reference: Reference) -> list[Output]:
             outputs = _lower_all(state, first)
         except SplitAxis as split:
             _restart(state, split, parts, first)
+            continue
+        except SameAxis as same:
+            _join(state, same, parts, first)
             continue
         lifted = Graph(
             inputs=graph.inputs,
@@ -85,7 +89,8 @@ def _restart(state: Lowering, split: SplitAxis, parts: dict[str, tuple[str, ...]
     graph, whole = state.graph, state.graph.sizes[split.axis]
     names: list[str] = []
     for i, (size, static) in enumerate(zip(split.sizes, split.static)):
-        known = next((axis for axis, extent in state.hints.items() if extent == size and axis != split.axis), "")
+        alike = [axis for axis, extent in state.hints.items() if extent == size and axis != split.axis]
+        known = next((axis for axis in alike if not static or graph.sizes[axis] == str(size)), "")
         if known:
             names.append(known)
         elif static:
@@ -111,6 +116,16 @@ def _argument(state: Lowering, size: int) -> str:
     """The integer argument that a static size may come from: the only one of that value. `counts.prove` tries it."""
     found = [s.name for s in state.reference.scalars if s.type == "int" and s.default == size]
     return found[0] if len(found) == 1 and found[0] not in state.traced.tags else ""
+
+
+def _join(state: Lowering, same: SameAxis, parts: dict[str, tuple[str, ...]], first: bool) -> None:
+    """Takes one axis for another everywhere."""
+    for axis, existing in list(parts.items()):
+        parts[axis] = tuple(same.kept if a == same.axis else a for a in existing)
+    parts[same.axis] = (same.kept,)
+    if first:
+        state.graph.inputs.clear()
+        state.graph.names.clear()
 
 
 def _factor(size: str) -> str:
@@ -168,7 +183,10 @@ def _lower_all(state: Lowering, first: bool) -> list[Output]:
 def _constant(state: Lowering, tensor: torch.Tensor) -> Term:
     if tensor.numel() != 1:
         raise state.refuse(f"a tensor of {tensor.numel()} numbers", "make it an argument")
-    return Term(state.number(tensor.item()), ((),) * tensor.dim())
+    number = tensor.item()
+    if isinstance(number, float):  # the tensor has lost digits of the scalar that it was made of
+        number = next((tag for tag in state.traced.tags.values() if tensor.new_tensor(tag).item() == number), number)
+    return Term(state.number(number), ((),) * tensor.dim())
 
 
 def _is_tensor(node: Any) -> bool:
@@ -218,6 +236,8 @@ def _outputs(state: Lowering, results: list[Any]) -> list[Output]:
 
 def _lower_node(state: Lowering, node: Any, is_result: bool) -> Any:
     target = str(node.target)
+    if target.startswith("<function "):
+        target = node.target.__name__
     if target.startswith("aten._assert") or target.startswith("aten.sym_constrain"):
         return None
     if target not in ROWS:

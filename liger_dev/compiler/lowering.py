@@ -85,7 +85,7 @@ class Lowering:
     def new_axis(self, name: str, extent: int, size: str) -> str:
         """A new axis; `size` is its size as a Python expression over the tensor arguments."""
         known = next(
-            (axis for axis, text in self.graph.sizes.items() if text == size and self.hints[axis] == extent), ""
+            (axis for axis, text in self.graph.sizes.items() if text == size and self.hints.get(axis) == extent), ""
         )
         if known:
             return known
@@ -159,6 +159,14 @@ class SplitAxis(Exception):
         self.axis, self.sizes, self.static = axis, sizes, static
 
 
+class SameAxis(Exception):
+    """Two axes of the same fixed size meet: lowering starts again with one in place of the other."""
+
+    def __init__(self, axis: str, kept: str) -> None:
+        super().__init__(axis)
+        self.axis, self.kept = axis, kept
+
+
 def hint(size: Any) -> int:
     """A size of an exported graph as the number that it had while it was traced."""
     return size if isinstance(size, int) else int(size.node.hint)
@@ -177,6 +185,7 @@ def broadcast(state: Lowering, terms: list[Term]) -> Dims:
                 continue
             if dims[i] not in ((), axes):
                 split_merged(state, dims[i], axes)
+                join_equal(state, dims[i], axes)
                 raise state.refuse(f"axes {' '.join(dims[i])} and {' '.join(axes)} meet in one dimension")
             dims[i] = axes
     return tuple(dims)
@@ -188,6 +197,13 @@ def split_merged(state: Lowering, a: tuple[str, ...], b: tuple[str, ...]) -> Non
         if len(one) == 1 and len(other) == 2 and state.extent(one) == state.extent(other):
             sizes = state.hints[other[0]], state.hints[other[1]]
             raise SplitAxis(one[0], sizes, (False, state.graph.is_given(other[1])))
+
+
+def join_equal(state: Lowering, a: tuple[str, ...], b: tuple[str, ...]) -> None:
+    """Takes two axes whose size is the same number for one."""
+    sizes = state.graph.sizes
+    if len(a) == len(b) == 1 and sizes[a[0]].isdigit() and sizes[a[0]] == sizes[b[0]]:
+        raise SameAxis(b[0], a[0])
 
 
 def dtype_of(state: Lowering, terms: list[Term], dtype: torch.dtype | None = None) -> frozenset[str]:

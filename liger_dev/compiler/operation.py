@@ -38,6 +38,7 @@ def operation_values(hosts: Sequence[tuple[Setting, Host]]) -> dict[str, Any]:
     named["backward_scalars"] = [s for s in named["scalars"] if s in {*named["backward_scalars"], *branched}]
     text = "\n".join([*forward, *backward])
     helpers = [name for name in _HELPERS if f"{name}(" in text or (name.isupper() and name in text)]
+    helpers += [name for name in _KERNEL_HELPERS if any(name in line for k in kernels.values() for line in k["lines"])]
     needs = [f"{flag}=True" for flag, _ in named["needs"]]
     values = {
         "summary": _summary(reference.text),
@@ -111,6 +112,7 @@ def _returned(hosts: Sequence[tuple[Setting, Host]], index: int) -> str:
     return "; ".join([usual[0], *(f"{shape} with {' or with '.join(settings)}" for shape, settings in others)])
 
 
+_KERNEL_HELPERS = ("larger_or_nan",)
 _HELPERS = (
     "LONG_ROW",
     "check_at_most",

@@ -30,11 +30,17 @@ def _cast(state: Lowering, x: Any, *_: Any, **__: Any) -> Term:
         return _fixed(state, t, dtype)
     if t.value.dtype == "float" and t.value.op != "fixed" and x.meta["val"].dtype == torch.bfloat16:
         return t
-    primary = next(tensor.name for tensor in state.reference.tensors if tensor.dtype == "float")
     owner = state.locals.get(state.source.cast_like(state.node))
-    like = owner.dtype_of if owner and owner.dtype_of else frozenset({primary})
+    like = owner.dtype_of if owner and owner.dtype_of else frozenset({_main_input(state, t)})
     value = as_float(state.graph, t.value)
     return Term(value if t.value.dtype == "bool" else rounded(state, value, like), t.dims, like)
+
+
+def _main_input(state: Lowering, t: Term) -> str:
+    """The input whose dtype a cast is to, where no name tells: the one of most dimensions that the value is made of."""
+    used = {value.attr("name") for value in state.graph.walk([t.value]) if value.op == "input"}
+    floats = [tensor for tensor in state.reference.tensors if tensor.dtype == "float"]
+    return max([f for f in floats if f.name in used] or floats[:1], key=lambda tensor: len(tensor.shape)).name
 
 
 def _fixed(state: Lowering, t: Term, dtype: torch.dtype) -> Term:
@@ -49,4 +55,6 @@ def _fixed(state: Lowering, t: Term, dtype: torch.dtype) -> Term:
     return Term(value, t.dims)
 
 
-CASTS: dict[str, Row] = {f"aten.{name}": _cast for name in ("to.dtype", "_to_copy.default", "type_as.default")}
+CASTS: dict[str, Row] = {
+    f"aten.{name}": _cast for name in ("to.dtype", "to.device", "_to_copy.default", "type_as.default")
+}

@@ -8,10 +8,12 @@ from typing import Any
 
 from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Value
+from liger_dev.compiler.ir import is_const
 from liger_dev.compiler.lowering import Lowering
 from liger_dev.compiler.lowering import Row
 from liger_dev.compiler.lowering import Term
 from liger_dev.compiler.lowering import as_float
+from liger_dev.compiler.lowering import broadcast
 from liger_dev.compiler.lowering import result
 from liger_dev.compiler.ops import OPS
 from liger_dev.compiler.rows_loss import MEAN
@@ -100,7 +102,7 @@ def _cross_entropy(
 ) -> Term:
     t, label = state.term(x), state.term(target)
     if label.value.dtype == "float":
-        raise state.refuse("its target holds probabilities", "write it with log_softmax and sum")
+        return _soft_cross_entropy(state, t, label, weight, reduction, smoothing)
     axis, g = _class_axis(state, t), state.graph
     lse = state.name(g.make("logsumexp", t.value, over=(axis,)), "lse")
     valid = state.name(g.make("ne", label.value, state.number(ignore)), "valid")
@@ -122,14 +124,43 @@ def _cross_entropy(
     return _weighted(state, losses, share, label.dims, reduction, [t])
 
 
+def _soft_cross_entropy(state: Lowering, t: Term, target: Term, weight: Any, reduction: int, smoothing: Any) -> Term:
+    """The cross entropy with probabilities: rows count alike in the mean, whatever the classes' weights."""
+    axis, g = _class_axis(state, t), state.graph
+    share, epsilon = target.value, state.number(smoothing)
+    if not is_const(epsilon, 0):
+        share = g.add(g.mul(g.sub(g.const(1.0), epsilon), share), g.div(epsilon, g.size([axis])))
+    if weight is not None:
+        share = g.mul(share, state.term(weight).value)
+    log_probs = state.name(g.make("log_softmax", t.value, over=(axis,)), "log_probs")
+    losses = g.neg(g.sum(g.mul(share, log_probs), [axis]))
+    position = next(i for i, dim in enumerate(t.dims) if dim == (axis,))
+    rows = (*t.dims[:position], *t.dims[position + 1 :])
+    return _weighted(state, losses, g.const(1.0), rows, reduction, [t, target])
+
+
 def _index(state: Lowering, x: Any, indices: Any) -> Term:
-    """`weight[target]` of a vector; rows of a matrix would need a gradient that scatters."""
+    """`weight[target]` of a vector, and `x[torch.arange(n), target]`: an element of each row. Rows of a matrix would
+    need a gradient that scatters."""
     t = state.term(x)
-    if len(t.dims) != 1 or len(t.dims[0]) != 1 or len(indices) != 1:
+    found = [None if index is None else state.term(index) for index in indices]
+    if any(term is not None and term.value.dtype == "bool" for term in found):
+        raise state.refuse("how many elements a mask picks depends on data", "write it with torch.where")
+    chosen = [i for i, term in enumerate(found) if term is not None and not _counts(t, i, term)]
+    if len(chosen) != 1 or None in found or len(found) != len(t.dims) or len(t.dims[chosen[0]]) != 1:
         raise state.refuse("it picks rows, whose gradient scatters")
-    index = state.term(indices[0])
-    state.graph.picks[index.value, t.dims[0][0]] = None
-    return result(state, pick(state.graph, t.value, t.dims[0][0], index.value), [t], index.dims)
+    (position,) = chosen
+    index = found[position]
+    assert index is not None, "checked above"
+    state.graph.picks[index.value, t.dims[position][0]] = None
+    value = pick(state.graph, t.value, t.dims[position][0], index.value)
+    return result(state, value, [t], broadcast(state, [term for term in found if term is not None]))
+
+
+def _counts(t: Term, position: int, index: Term) -> bool:
+    """Whether an index is that of each element of a dimension in turn."""
+    own = t.dims[position]
+    return index.value.op == "index" and (index.value.attr("axis"),) == own
 
 
 def _scatter(state: Lowering, x: Any, dim: int, index: Any, value: Any, **rest: Any) -> Term:

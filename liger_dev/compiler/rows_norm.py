@@ -13,6 +13,9 @@ from liger_dev.compiler.lowering import Term
 from liger_dev.compiler.lowering import as_float
 from liger_dev.compiler.lowering import broadcast
 from liger_dev.compiler.lowering import result
+from liger_dev.compiler.rows_loss import MEAN
+from liger_dev.compiler.rows_loss import NONE
+from liger_dev.compiler.rows_loss import SUM
 from liger_dev.compiler.rows_reduce import affine
 from liger_dev.compiler.rows_reduce import largest
 from liger_dev.compiler.rows_reduce import mean_value
@@ -64,6 +67,25 @@ def _cosine_similarity(state: Lowering, a: Any, b: Any, dim: int = 1, eps: Any =
     return result(state, g.div(dot, g.mul(*lengths)), terms, dims)
 
 
+def _cosine_embedding(state: Lowering, a: Any, b: Any, target: Any, margin: Any = 0.0, reduction: int = MEAN) -> Term:
+    """1 - cos for pairs of one kind (target 1), max(cos - margin, 0) for others (-1); torch adds 1e-12 to the squares."""
+    terms, g = [state.term(a), state.term(b)], state.graph
+    label = state.term(target)
+    over, rows = over_dims(terms[0], -1, False)
+    u, v = terms[0].value, terms[1].value
+    lengths = [g.add(g.sum(g.mul(x, x), over), g.const(1e-12)) for x in (u, v)]
+    cosine = state.name(g.mul(g.sum(g.mul(u, v), over), g.make("rsqrt", g.mul(*lengths))), "cosine")
+    zero, one = g.const(0.0), g.const(1.0)
+    far = g.make("clamp_min", g.sub(cosine, state.number(margin)), zero)
+    kind = as_float(g, label.value)
+    loss = g.where(g.make("eq", kind, one), g.sub(one, cosine), g.where(g.make("eq", kind, g.const(-1.0)), far, zero))
+    if reduction == NONE:
+        return result(state, loss, terms, rows)
+    axes = set(axes_of(rows))
+    total = g.sum(state.name(loss, "loss"), axes)
+    return result(state, total if reduction == SUM else g.div(total, g.size(axes)), terms, ())
+
+
 def _pairwise_distance(
     state: Lowering, a: Any, b: Any, order: Any = 2.0, eps: Any = 1e-6, keepdim: bool = False
 ) -> Term:
@@ -81,7 +103,7 @@ def _normalised(state: Lowering, t: Term, over: frozenset[str], weight: Any, bia
     rstd = state.name(g.make("rsqrt", g.add(variance, state.number(eps))), "rstd")
     terms = [t]
     value = affine(state, state.name(g.mul(centered, rstd), "x_hat"), terms, weight, bias)
-    return result(state, value, terms, t.dims)
+    return result(state, value, [t], t.dims)
 
 
 def _group_norm(
@@ -121,6 +143,7 @@ NORMS: dict[str, Row] = {
     "aten.linalg_norm.default": _linalg_norm,
     **{f"aten.norm.{kind}": _vector_norm for kind in ("Scalar", "ScalarOpt_dim")},
     "aten.cosine_similarity.default": _cosine_similarity,
+    "aten.cosine_embedding_loss.default": _cosine_embedding,
     "aten.pairwise_distance.default": _pairwise_distance,
     "aten.group_norm.default": _group_norm,
     "aten.instance_norm.default": _instance_norm,

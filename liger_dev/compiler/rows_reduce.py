@@ -1,5 +1,7 @@
 """Rows of reductions and of what is made of them: sums, means, extrema, variances, softmax, norms of rows."""
 
+import math
+
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +12,7 @@ from liger_dev.compiler.lowering import Lowering
 from liger_dev.compiler.lowering import Row
 from liger_dev.compiler.lowering import Term
 from liger_dev.compiler.lowering import as_float
+from liger_dev.compiler.lowering import broadcast
 from liger_dev.compiler.lowering import dtype_of
 from liger_dev.compiler.lowering import result
 from liger_dev.compiler.lowering import truth
@@ -49,9 +52,9 @@ def _mean(g: Graph, value: Value, over: Axes) -> Value:
 
 
 def largest(g: Graph, value: Value, over: Axes) -> Value:
-    """The maximum; an axis that `value` does not vary over adds nothing to it."""
+    """The maximum, NaN where there is one; an axis that `value` does not vary over adds nothing to it."""
     over &= value.axes
-    return g.make("max", value, over=tuple(sorted(over))) if over else value
+    return g.make("max", value, over=tuple(sorted(over)), nan=True) if over else value
 
 
 def smallest(g: Graph, value: Value, over: Axes) -> Value:
@@ -59,7 +62,7 @@ def smallest(g: Graph, value: Value, over: Axes) -> Value:
 
 
 def _with_index(sign: int) -> Row:
-    """max(dim) and min(dim): their gradient belongs to the first element that attains the value."""
+    """max(dim) and min(dim): their gradient belongs to the first element that attains the value, whose index they give."""
 
     def row(state: Lowering, x: Any, dim: int, keepdim: bool = False) -> tuple[Term, Term]:
         t, g = state.term(x), state.graph
@@ -68,7 +71,7 @@ def _with_index(sign: int) -> Row:
         if axis not in t.value.axes:
             return _part(state, 0, t.value, t, dims), Term(g.const(0), dims)
         operand = as_float(g, t.value if sign > 0 else g.neg(t.value))
-        value = g.make("max", operand, over=(axis,), ties="first")
+        value = g.make("max", operand, over=(axis,), ties="first", nan=True)
         position = Term(g.make("argmax", operand, over=(axis,)), dims)
         return _part(state, 0, value if sign > 0 else g.neg(value), t, dims), position
 
@@ -173,7 +176,7 @@ def _along(name: str) -> Row:
 def _logsumexp(state: Lowering, x: Any, dim: Any, keepdim: bool = False) -> Term:
     t = state.term(x)
     over, dims = over_dims(t, dim, keepdim)
-    return result(state, state.graph.make("logsumexp", t.value, over=tuple(sorted(over))), [t], dims)
+    return result(state, state.graph.make("logsumexp", t.value, over=tuple(sorted(over)), infinite=True), [t], dims)
 
 
 def _scan(name: str) -> Row:
@@ -199,6 +202,7 @@ def _scan(name: str) -> Row:
 
 
 def affine(state: Lowering, value: Value, terms: list[Term], weight: Any, bias: Any) -> Value:
+    """The value times weight plus bias; torch's norms keep the dtype of their input, whatever the parameters have."""
     for part, make in ((weight, state.graph.mul), (bias, state.graph.add)):
         if part is not None:
             terms.append(state.term(part))
@@ -216,7 +220,7 @@ def _layer_norm(
     rstd = state.name(g.make("rsqrt", g.add(variance, state.number(eps))), "rstd")
     terms = [t]
     value = affine(state, state.name(g.mul(centered, rstd), "x_hat"), terms, weight, bias)
-    return result(state, value, terms)
+    return result(state, value, [t], broadcast(state, terms))
 
 
 def _rms_norm(state: Lowering, x: Any, shape: Any, weight: Any = None, eps: float | None = None) -> Term:
@@ -228,7 +232,7 @@ def _rms_norm(state: Lowering, x: Any, shape: Any, weight: Any = None, eps: floa
     rstd = state.name(g.make("rsqrt", g.add(mean_square, state.number(eps))), "rstd")
     terms = [t]
     value = affine(state, state.name(g.mul(t.value, rstd), "x_hat"), terms, weight, None)
-    return result(state, value, terms)
+    return result(state, value, [t], broadcast(state, terms))
 
 
 def _count(g: Graph, value: Value, over: Axes) -> Value:

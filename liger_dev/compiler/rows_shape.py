@@ -11,6 +11,7 @@ from liger_dev.compiler.lowering import Lowering
 from liger_dev.compiler.lowering import Row
 from liger_dev.compiler.lowering import SplitAxis
 from liger_dev.compiler.lowering import Term
+from liger_dev.compiler.lowering import as_float
 from liger_dev.compiler.lowering import dtype_of
 from liger_dev.compiler.lowering import hint
 from liger_dev.compiler.lowering import result
@@ -246,6 +247,20 @@ def _number_row(make: Callable[[Graph, Value, Value], Value]) -> Row:
     return row
 
 
+def _size_root(state: Lowering, size: Any) -> Value:
+    return state.graph.make("sqrt", as_float(state.graph, state.term(size).value))
+
+
+def _size_power(state: Lowering, size: Any, exponent: Any) -> Value:
+    """A power of a size: `x.shape[-1] ** 0.5`."""
+    g, value = state.graph, as_float(state.graph, state.term(size).value)
+    if exponent in (0.5, -0.5):
+        return g.make("sqrt" if exponent > 0 else "rsqrt", value)
+    if isinstance(exponent, int) and abs(exponent) <= 4:
+        return g.power(value, exponent)
+    return g.make("pow", value, as_float(g, state.term(exponent).value))
+
+
 def _arange(state: Lowering, *args: Any, **kwargs: Any) -> Term:
     """Indices of an axis: `torch.arange(x.shape[-1])`, or others in equal steps, `torch.arange(1, x.shape[-1] + 1)`."""
     (dim,) = (state.axis_of_size(size) for size in state.shape(state.node))
@@ -281,6 +296,9 @@ SHAPES: dict[str, Row] = {
     "aten.cat.default": _cat,
     "aten.concat.default": _cat,
     "aten.stack.default": _stack,
+    "sym_float": lambda state, size: state.term(size).value,
+    "_sym_sqrt": _size_root,
+    "<built-in function pow>": _size_power,
     "<built-in function mul>": _number_row(Graph.mul),
     "<built-in function add>": _number_row(Graph.add),
     "<built-in function sub>": _number_row(Graph.sub),
@@ -299,6 +317,6 @@ SHAPES: dict[str, Row] = {
     "aten.clone.default": _same,
     "aten.alias.default": _same,
     **{f"aten.{name}.default": _same for name in ("lift_fresh", "lift_fresh_copy")},
-    "aten.detach.default": _detach,
+    **{f"aten.{name}.default": _detach for name in ("detach", "detach_")},
     "aten.sym_size.int": _sym_size,
 }

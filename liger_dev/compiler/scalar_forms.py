@@ -9,6 +9,9 @@ from liger_dev.compiler.ir import Value
 
 # Tags carry 12 digits that occur nowhere else; a number that a person writes has few.
 _MATCH, _DIGITS = 1e-11, 6
+# Numbers of many digits that formulas hold beside scalars, and their inverses.
+_ROOTS = (math.sqrt(2.0), math.sqrt(math.pi), math.sqrt(2.0 * math.pi), math.sqrt(2.0 / math.pi), math.pi, math.e)
+_ROOTS += (math.log(2.0), math.log(10.0))
 
 
 def scalar_form(graph: Graph, number: float, tags: Mapping[str, float]) -> Value | None:
@@ -27,7 +30,7 @@ def scalar_form(graph: Graph, number: float, tags: Mapping[str, float]) -> Value
 
 
 def _of_one(g: Graph, number: float, p: Value, tag: float) -> Value | None:
-    """a * p, a / p, a * p * p, p + b or b - p, for numbers a and b that a person writes."""
+    """a * p, a / p, a * p * p, p + b or b - p, for numbers a and b that a person writes, a also times sqrt(2) and the like."""
     if tag == 0:
         return None
     for term, sign in ((number - tag, 1.0), (number + tag, -1.0)):
@@ -41,10 +44,19 @@ def _of_one(g: Graph, number: float, p: Value, tag: float) -> Value | None:
         (number * tag, g.div, p),
         (number / (tag * tag), g.mul, g.mul(p, p)),
     ):
-        plain = _plain(factor)
-        if plain is not None:
-            return make(g.const(plain), operand)
+        written = _written(factor)
+        if written is not None:
+            return make(g.const(written), operand)
     return None
+
+
+def _written(number: float) -> float | None:
+    """A number of few digits, or one of them times a root or a power of it; None for any other."""
+    plain = _plain(number)
+    if plain is not None:
+        return plain
+    ratios = (ratio for root in _ROOTS for ratio in (number / root, number * root))
+    return number if any(_plain(ratio) is not None for ratio in ratios) else None
 
 
 def _of_two(g: Graph, number: float, params: Mapping[str, Value], tags: Mapping[str, float]) -> Value | None:

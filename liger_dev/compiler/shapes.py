@@ -95,13 +95,16 @@ class Shapes:
         if length and length == len(self.tensors[best]):
             parts = [f"*{best}.shape"]
         for i, dim in enumerate(dims[length:], start=length):
-            known = all(self.known(axis, own) for axis in dim)
+            known = self.shared(dim, own) or all(self.known(axis, own) for axis in dim)
             parts.append(self.dim(dim) if known else f"{own}.shape[{i - len(dims)}]")
         return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})" if parts else "()"
 
+    def shared(self, dim: tuple[str, ...], own: str) -> bool:
+        """Whether another tensor has the same dimension."""
+        return any(dim in dims for name, dims in self.tensors.items() if name != own)
+
     def known(self, axis: str, own: str) -> bool:
-        others = [dims for name, dims in self.tensors.items() if name != own]
-        return any(dim == (axis,) for dims in others for dim in dims) or self.graph.is_given(axis) or not own
+        return self.shared((axis,), own) or self.graph.is_given(axis) or not own
 
     def dim(self, axes: tuple[str, ...]) -> str:
         if not axes:

@@ -56,9 +56,9 @@ class Slicer:
                     "a slice of a running sum or product", g.lines.get(value, ""), "slice its input instead"
                 )
             case "softmax" | "log_softmax" if axis in value.attr("over"):
-                raise Unsupported(
-                    f"a slice of {value.op} along {axis}", g.lines.get(value, ""), "slice its input instead"
-                )
+                lse = g.make("logsumexp", value.args[0], over=value.attr("over"))
+                share = g.sub(self.take(value.args[0], axis, piece), lse)
+                return g.make("exp", share) if value.op == "softmax" else share
         return g.rebuild(value, (self.take(arg, axis, piece) for arg in value.args))
 
     def _leaf(self, value: Value, axis: str, piece: Slice) -> Value:
@@ -125,8 +125,8 @@ def _lift(graph: Graph, slicer: Slicer, value: Value, args: list[Value]) -> Valu
     if not cats:
         return value if tuple(args) == value.args else graph.rebuild(value, args)
     into, pieces = cats[0].attr("into"), cats[0].attr("slices")
-    if value.op in ("softmax", "log_softmax", "logsumexp", "argmax") and set(value.attr("over")) & set(into):
-        raise Unsupported(f"{value.op} over a concatenation", graph.lines.get(value, ""), "reduce its pieces")
+    if value.op == "argmax" and set(value.attr("over")) & set(into):
+        raise Unsupported("argmax over a concatenation", graph.lines.get(value, ""), "reduce its pieces")
     if value.op in ("cumsum", "cumprod") and value.attr("axis") in into:
         raise Unsupported("a running sum or product over a concatenation", graph.lines.get(value, ""))
     parts = []
@@ -144,6 +144,8 @@ def _lift(graph: Graph, slicer: Slicer, value: Value, args: list[Value]) -> Valu
         parts.append(own)
     if value.op in ("sum", "max") and set(value.attr("over")) & set(into):
         return _reduced(graph, value, into, pieces, [own[0] for own in parts])
+    if value.op in ("softmax", "log_softmax", "logsumexp") and set(value.attr("over")) & set(into):
+        return _normalised(graph, value, into, pieces, [own[0] for own in parts])
     results = [graph.rebuild(value, own) for own in parts]
     return graph.make("cat", *results, dtype=value.dtype, into=into, slices=pieces)
 
@@ -154,7 +156,8 @@ def _reduced(graph: Graph, value: Value, into: tuple[str, ...], pieces: tuple[Sl
     for piece, part in zip(pieces, parts):
         over = rest | set(piece.axes)
         attrs = {**dict(value.attrs), "over": tuple(sorted(over))}
-        results.append(graph.sum(part, over) if value.op == "sum" else graph.make(value.op, part, **attrs))
+        reduced = graph.sum(part, over) if value.op == "sum" else graph.make(value.op, part, **attrs) if over else part
+        results.append(reduced)
     total = results[0]
     first = dict(value.attrs).get("ties") == "first"
     if first and any(piece.step != 1 for piece in pieces):
@@ -167,6 +170,25 @@ def _reduced(graph: Graph, value: Value, into: tuple[str, ...], pieces: tuple[Sl
         else:
             total = graph.make("maximum", total, other)
     return total
+
+
+def _normalised(
+    graph: Graph, value: Value, into: tuple[str, ...], pieces: tuple[Slice, ...], parts: list[Value]
+) -> Value:
+    """softmax, log_softmax or logsumexp over a concatenation: the pieces have one logarithm of their total."""
+    rest = set(value.attr("over")) - set(into)
+    total: Value | None = None
+    for piece, part in zip(pieces, parts):
+        over = tuple(sorted(rest | set(piece.axes)))
+        own = graph.make("logsumexp", part, over=over) if over else part
+        total = own if total is None else graph.make("logaddexp", total, own, dtype="float")
+    assert total is not None, "a concatenation has pieces"
+    if value.op == "logsumexp":
+        return total
+    shares = [graph.sub(part, total) for part in parts]
+    if value.op == "softmax":
+        shares = [graph.make("exp", share) for share in shares]
+    return graph.make("cat", *shares, dtype="float", into=into, slices=pieces)
 
 
 def _flattened(graph: Graph, value: Value, args: list[Value]) -> Value:

@@ -20,6 +20,7 @@ from liger_dev.compiler.schedule import KernelSpec
 from liger_dev.compiler.schedule import Place
 from liger_dev.compiler.schedule import Store
 from liger_dev.compiler.spelling import Speller
+from liger_dev.errors import Unsupported
 
 # The largest expression, in operations, that stands inside another one without a name of its own.
 _INLINE = 5
@@ -195,7 +196,21 @@ class Statements:
         inner = self.padded(value)
         if value.op in SCANS:
             return scan_text(value, inner)
+        if self.propagates(value):
+            return f"tl.reduce({inner}, 1, larger_or_nan, keep_dims=True)"
         return f"tl.{value.op}({inner}, axis=1, keep_dims=True)"
+
+    def propagates(self, value: Value) -> bool:
+        """Whether a maximum has to be NaN where its row holds one. It need not where it only shifts the row, whose sum
+        tells, nor in gradients, where NaNs depend on how a formula is written."""
+        gradients = {f"d{item.name}" for item in self.graph.inputs}
+        if "nan" not in dict(value.attrs) or self.spec.accumulators or self.spec.totals:
+            return False
+        if any(store.place.name in gradients for store in self.spec.stores):
+            return False
+        users = [v for v in self.values if value in v.args and v not in self.spec.loads]
+        shifts = [v for v in users if v.op == "sub" and v.args[0] is value.args[0]]
+        return len(shifts) < len(users) or any(store.value is value for store in self.spec.stores)
 
     def padded(self, value: Value) -> str:
         """A reduction's operand, masked unless its padded lanes are neutral anyway."""
@@ -216,7 +231,12 @@ class Statements:
                     if pointer in names or pointer in stored:
                         return f"{pointer}_ptr.dtype.element_ty"
         found = [name for name in like if name in names]
-        assert found, f"no pointer of this kernel has the dtype of {like}"
+        if not found:
+            raise Unsupported(
+                f"a rounding to the dtype of {', '.join(like)} in a kernel that reads none of it",
+                self.graph.lines.get(value, ""),
+                "cast to the dtype of a tensor that the same value is made of",
+            )
         return f"{found[0]}_ptr.dtype.element_ty"
 
     # Statements

@@ -1,5 +1,6 @@
 """A reference function in, its torch.export graph out: sizes symbolic, scalars replaced by recognisable tags."""
 
+import ast
 import contextlib
 import importlib.util
 import io
@@ -23,8 +24,9 @@ from liger_dev.records import Reference
 from liger_dev.records import Scalar
 
 # Sizes that a trace uses for axes: at least 2 (1 would be specialised), even, and pairwise different, so that a
-# wrong match of axes shows.
-_SIZES = (4, 6, 10, 14, 22, 26, 34, 38, 46, 58, 62, 74)
+# wrong match of axes shows. Those that the reference names as numbers are left out, since they would match too.
+_SIZES = (4, 6, 10, 14, 22, 26, 34, 38, 46, 58, 62, 74, 82, 86, 94, 106, 118, 122)
+_AXES = 12
 
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)
 
@@ -61,9 +63,11 @@ def load_function(reference: Reference, folder: Path) -> Callable[..., Any]:
 def axis_sizes(reference: Reference) -> dict[str, int]:
     """A size for each named axis of the reference's tensors."""
     axes = dict.fromkeys(axis for tensor in reference.tensors for axis in tensor.shape if isinstance(axis, str))
-    if len(axes) > len(_SIZES):
-        raise Unsupported(f"the reference has {len(axes)} axes, more than {len(_SIZES)}", reference.name)
-    return dict(zip(axes, _SIZES))
+    if len(axes) > _AXES:
+        raise Unsupported(f"the reference has {len(axes)} axes, more than {_AXES}", reference.name)
+    numbers = {node.value for node in ast.walk(ast.parse(reference.text)) if isinstance(node, ast.Constant)}
+    free = [size for size in _SIZES if size not in numbers] + [size for size in _SIZES if size in numbers]
+    return dict(zip(axes, free))
 
 
 def tag(scalar: Scalar, position: int, integers: bool) -> Any:
@@ -94,24 +98,39 @@ def trace(
         Unsupported: torch.export can't trace it (data-dependent control flow, say); the reason is torch's first line.
     """
     first: Unsupported | None = None
+    sizes = next((sizes for sizes in _candidate_sizes(reference) if _runs(fn, reference, absent, sizes)), None)
     for integers in (True, False) if any(s.type == "int" for s in reference.scalars) else (False,):
-        for sizes in _candidate_sizes(reference):
-            try:
-                return _trace_at(fn, reference, source, absent, sizes, rows, integers)
-            except Unsupported as error:
-                first = first or error
-            if integers:
-                break
+        try:
+            return _trace_at(fn, reference, source, absent, sizes or axis_sizes(reference), rows, integers)
+        except Unsupported as error:
+            first = first or error
     assert first is not None
     raise first
 
 
+# For references that divide an axis into groups: how many times as large one axis may be.
+_MULTIPLES = (2, 4, 8, 16, 32, 64, 3, 5, 7)
+
+
 def _candidate_sizes(reference: Reference) -> Iterator[dict[str, int]]:
-    """Sizes to trace at: then each axis in turn 32 times as large, for references that divide one into groups."""
+    """Sizes to trace at: the usual ones, then each axis in turn some times as large."""
     sizes = axis_sizes(reference)
     yield sizes
-    for axis in reversed(sizes):
-        yield {**sizes, axis: 32 * sizes[axis]}
+    for multiple in _MULTIPLES:
+        for axis in reversed(sizes):
+            yield {**sizes, axis: multiple * sizes[axis]}
+
+
+def _runs(fn: Callable[..., Any], reference: Reference, absent: frozenset[str], sizes: dict[str, int]) -> bool:
+    """Whether the reference takes tensors of such sizes; any reason against it shows again in the trace."""
+    scalars = {scalar.name: tag(scalar, i, False) for i, scalar in enumerate(reference.scalars)}
+    given = {t.name: _sample(t.shape, t.dtype, sizes) for t in reference.tensors if t.name not in absent}
+    try:
+        with torch.no_grad(), quiet():
+            fn(**given, **dict.fromkeys(absent), **scalars)
+    except (RuntimeError, TypeError, ValueError, IndexError, AssertionError):
+        return False
+    return True
 
 
 def _trace_at(
@@ -154,11 +173,11 @@ def _export(module: torch.nn.Module, samples: tuple[torch.Tensor, ...], dynamic:
     """Strict export keeps the names of helpers; what it can't trace is tried without it."""
     try:
         return torch.export.export(module, samples, dynamic_shapes=(dynamic,), strict=True)
-    except (RuntimeError, torch._dynamo.exc.TorchDynamoException):
+    except (RuntimeError, IndexError, torch._dynamo.exc.TorchDynamoException):
         pass
     try:
         return torch.export.export(module, samples, dynamic_shapes=(dynamic,), strict=False)
-    except (RuntimeError, TypeError, ValueError) as error:
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:
         raise Unsupported(
             f"torch.export can't trace the reference: {str(error).strip().splitlines()[0]}",
             reference.name,
@@ -180,7 +199,11 @@ def quiet() -> Iterator[None]:
     """Keeps torch.export's warnings, logs and prints away from the user."""
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
-    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+    with (
+        warnings.catch_warnings(),
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
         warnings.simplefilter("ignore")
         try:
             yield

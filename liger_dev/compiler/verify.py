@@ -24,7 +24,17 @@ _TOLERANCE = 1e-9
 
 
 class InFloat64(TorchFunctionMode):
-    """Runs a reference in float64 throughout: its casts to float32 become casts to float64."""
+    """Runs a reference in float64 throughout: its casts to float32 become casts to float64, and so do its constants."""
+
+    def __enter__(self) -> "InFloat64":
+        self._default = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        super().__enter__()
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        super().__exit__(*raised)
+        torch.set_default_dtype(self._default)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = {key: _wide(value) for key, value in (kwargs or {}).items()}

@@ -97,7 +97,7 @@ def _checks(host: Host) -> list[str]:
     for item in graph.inputs:
         expected = known.shape(item.dims, item.name)
         own = all(part.startswith(f"{item.name}.shape[") for part in expected.strip("(),").split(", "))
-        if known.tensors and not own or any(graph.sizes[a].isdigit() for a in read_axes(item.dims)):
+        if not own:
             lines.append(f'check_shape("{item.name}", {item.name}, {expected})')
         if not item.optional:
             known = Shapes(graph, {**known.tensors, item.name: item.dims})

@@ -8,9 +8,11 @@ import random
 
 from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from liger_dev.choices import setting_text
@@ -101,8 +103,13 @@ def shape_of(tensor: Tensor, axes: Axes, case: GradeCase) -> tuple[int, ...]:
 Maker = Iterator[GradeCase]
 
 
-def grade_cases(tensors: Sequence[Tensor], scalars: Sequence[Scalar], seed: int) -> tuple[GradeCase, ...]:
-    """All cases of an operation, in the order in which they run. The same seed gives the same cases."""
+def grade_cases(
+    tensors: Sequence[Tensor], scalars: Sequence[Scalar], seed: int, divisors: Mapping[str, int] = MappingProxyType({})
+) -> tuple[GradeCase, ...]:
+    """All cases of an operation, in the order in which they run. The same seed gives the same cases.
+
+    Sizes are rounded up to multiples of `divisors`, so that an op of halves or groups is graded on as many cases.
+    """
     draw = random.Random(seed)
     axes = axes_of(tensors)
     base = _case(axes, draw, "base", (2, 3), draw.choice(_PRIMES), _defaults(scalars))
@@ -110,7 +117,19 @@ def grade_cases(tensors: Sequence[Tensor], scalars: Sequence[Scalar], seed: int)
     if axes.batch or axes.columns:
         makers = (_shapes, *makers)
     found = [case for maker in makers for case in maker(tensors, scalars, axes, draw, base)]
-    return tuple({case.id: case for case in found}.values())
+    return tuple({case.id: _divisible(case, axes, divisors) for case in found}.values())
+
+
+def _divisible(case: GradeCase, axes: Axes, divisors: Mapping[str, int]) -> GradeCase:
+    sizes = {axis: _rounded_up(size, divisors.get(axis, 1)) for axis, size in case.sizes.items()}
+    batch = case.batch
+    if batch is not None and len(batch) == len(axes.batch):
+        batch = tuple(_rounded_up(size, divisors.get(str(axis), 1)) for axis, size in zip(axes.batch, batch))
+    return replace(case, sizes=sizes, batch=batch)
+
+
+def _rounded_up(size: int, multiple: int) -> int:
+    return -(-size // multiple) * multiple
 
 
 def _defaults(scalars: Sequence[Scalar]) -> tuple[tuple[str, Any], ...]:

@@ -17,6 +17,8 @@ EAGER_FACTOR = 4.0
 # Units in the last place of the largest true value that are forgiven where eager is exact. In 16 bits eager's own
 # rounding is half of one, so that one is room enough; in float32 the order of a sum costs a few.
 FLOOR_ULPS = {torch.float32: 4.0, torch.float64: 4.0, torch.bfloat16: 1.0, torch.float16: 1.0}
+# GPUs may flush what is smaller to zero.
+SMALLEST_NORMAL = torch.finfo(torch.float32).tiny
 
 Tensors = Mapping[str, torch.Tensor | None]
 
@@ -109,7 +111,8 @@ def _close(given: Given, name: str) -> tuple[Fault | None, Margin | None]:
     errors, own = _error(actual, true, finite), _error(eager, true, finite).max().item()
     eager_error = max(own, given.noise.get(name, 0.0))
     scale = torch.where(finite, true, 0).abs().max().item()
-    bound = max(EAGER_FACTOR * eager_error, FLOOR_ULPS[eager.dtype] * torch.finfo(eager.dtype).eps * scale)
+    floor = FLOOR_ULPS[eager.dtype] * torch.finfo(eager.dtype).eps * scale
+    bound = max(EAGER_FACTOR * eager_error, floor, SMALLEST_NORMAL)
     worst = int(errors.nan_to_num(nan=math.inf, posinf=math.inf).flatten().argmax())
     error = errors.flatten()[worst].item()
     margin = Margin(name, str(eager.dtype).removeprefix("torch."), given.id, error, eager_error, bound, scale)

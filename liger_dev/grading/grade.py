@@ -74,7 +74,7 @@ def grade(request: Request) -> Verdict:
 
 
 def chosen_cases(request: Request) -> tuple[GradeCase, ...]:
-    cases = grade_cases(request.reference.tensors, request.reference.scalars, request.seed)
+    cases = grade_cases(request.reference.tensors, request.reference.scalars, request.seed, dict(request.divisors))
     if request.device == "cuda":
         base = next(case for case in cases if case.id == "base")
         cases += tuple(replace(base, id=mode, mode=mode, dtype=FLOAT_DTYPES[1], steps=()) for mode in _GPU_MODES)

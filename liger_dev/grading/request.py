@@ -16,7 +16,8 @@ class Request:
     `op` is the candidate's file, `function` the name in it that is called (empty: found in the file), `root` the folder
     that holds the package it imports from (empty: none). `hashed` are files that must not change meanwhile. `allow`
     are subjects of findings that are accepted; `static` is false only in tests of the layers behind the static reading.
-    `cases` limits a test to the cases whose id begins with one of them.
+    `divisors` are numbers that sizes of axes must be multiples of. `cases` limits a test to the cases whose id begins
+    with one of them.
     """
 
     op: str
@@ -28,6 +29,7 @@ class Request:
     scratch: str = ""
     hashed: tuple[str, ...] = ()
     allow: tuple[str, ...] = ()
+    divisors: tuple[tuple[str, int], ...] = ()
     static: bool = True
     seconds: float = 120
     cases: tuple[str, ...] = ()
@@ -41,6 +43,7 @@ class Request:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Request":
         listed = {key: tuple(data[key]) for key in ("hashed", "allow", "cases")}
+        listed["divisors"] = tuple((axis, number) for axis, number in data["divisors"])
         return cls(**{**data, **listed, "reference": Reference.from_json(data["reference"])})
 
 

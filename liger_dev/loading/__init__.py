@@ -17,6 +17,9 @@ from liger_dev.loading.benchmark_file import benchmark_operation
 from liger_dev.loading.benchmark_file import is_benchmark
 from liger_dev.loading.choices import with_choices
 from liger_dev.loading.expression import expression_text
+from liger_dev.loading.frozen import detached
+from liger_dev.loading.frozen import detached_text
+from liger_dev.loading.frozen import frozen_tensors
 from liger_dev.loading.modules import first_that_runs
 from liger_dev.loading.modules import fixed_sizes
 from liger_dev.loading.modules import module_operation
@@ -89,6 +92,8 @@ def _from_file(name: str, source: Source, folder: Path, said: tuple[str, ...]) -
         operation, constants.parameters if constants.shapes is None else constants.parameters or {}
     )
     operation = replace(operation, summary=_summary(module, entry), assumptions=(*said, *operation.assumptions))
+    frozen = frozen_tensors(operation)
+    operation = detached(operation, frozen)
     check(operation)
     foreign = depends_on(source.text)
     if foreign:
@@ -96,7 +101,8 @@ def _from_file(name: str, source: Source, folder: Path, said: tuple[str, ...]) -
         note = f"{source.origin} imports {', '.join(foreign)}: the reference was printed from its traced graph"
         return replace(printed, assumptions=(*printed.assumptions, note))
     scalars = tuple(sorted(operation.scalars, key=lambda scalar: scalar.default is not None))
-    text = edited_file(source.text, source.entry, name, operation.tensors, scalars, source.origin)
+    own = detached_text(source.text, source.entry, operation, frozen) if frozen else source.text
+    text = edited_file(own, source.entry, name, operation.tensors, scalars, source.origin)
     if text != source.text:
         with users_code("the file fails under its new name", place):
             edited = getattr(import_file(text, folder / f"edited_{name}.py"), name)
@@ -116,6 +122,7 @@ def _from_class(
         operation = benchmark_operation(module, entry, source.init, source.shapes, source.part, place)
     else:
         operation = module_operation(entry, source.init, source.shapes, place, source.part)
+    operation = detached(operation, frozen_tensors(operation))
     check(operation)
     summary = _first_line(entry.__doc__ if "__doc__" in vars(entry) else None)
     return print_reference(
@@ -139,6 +146,7 @@ def _from_import(name: str, source: Source, folder: Path) -> Reference:
     names = {public_name(tensor.name): tensor.name for tensor in arguments.tensors}
     width = _width(shapes)
     operation = first_that_runs(_function_operation(found, arguments, place, names), width, sizes, {}, shapes)
+    operation = detached(operation, frozen_tensors(operation))
     check(operation)
     operation = replace(_with_parameters(operation, None), summary=_first_line(inspect.getdoc(found)))
     return print_reference(name, _given(_described(operation, name, source.entry)), source.origin, folder)

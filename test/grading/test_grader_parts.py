@@ -200,3 +200,11 @@ def test_weak_tests_fail_the_suite():
 )
 def test_what_is_not_allowed_is_named(text, subject):
     assert subject in [finding.subject for finding in read_text(text, "op.py")]
+
+
+def test_sizes_are_multiples_of_what_the_op_demands():
+    tensors = (Tensor("x", ("B", "C", "H")),)
+    cases = grade_cases(tensors, (), 1, {"C": 4, "H": 2})
+    assert [case.id for case in cases] == [case.id for case in grade_cases(tensors, (), 1)]
+    shapes = [shape_of(tensors[0], axes_of(tensors), case) for case in cases]
+    assert all(shape[-1] % 2 == 0 and (len(shape) != 3 or shape[1] % 4 == 0) for shape in shapes)
