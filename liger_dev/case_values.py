@@ -212,6 +212,8 @@ def _cases(
     rows: list[str] = []
     for shape, odd in table:
         size = sizes(odd)
+        if any_rank and 0 in shape and any(demands.reaching(axis, 0) for axis in batch):
+            continue
         lead = shape if any_rank else tuple(map(demands.reaching, batch, _at_rank(shape, len(batch))))
         if not batch:
             rows.append(str(size))

@@ -27,6 +27,7 @@ from liger_dev.compiler.schedule import backward_launches
 from liger_dev.compiler.schedule import forward_launches
 from liger_dev.compiler.simplify import absorb_sums
 from liger_dev.compiler.simplify import simplify
+from liger_dev.compiler.small_sizes import least_taken
 from liger_dev.compiler.trace import load_function
 from liger_dev.compiler.trace import trace
 from liger_dev.compiler.variants import named_outputs
@@ -85,6 +86,7 @@ def differentiated(reference: Reference, fn: Callable[..., Any], source: Path, n
     _settle_counts(graph, reference, fn)
     expand(graph)
     name_gradients(graph)
+    graph.least.update(least_taken(fn, reference, graph))
     graph.check()
     return graph
 

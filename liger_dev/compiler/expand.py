@@ -50,12 +50,20 @@ def _rewrite(graph: Graph, value: Value, args: tuple[Value, ...], done: dict[Val
             graph.names[lse] = "lse"
         return lse
     if value.op == "exp" and value.args[0].op == "sub" and value.args[0].args[1].op == "logsumexp":
-        (x, lse), (peak, log) = value.args[0].args, done[value.args[0].args[1]].args
+        (x, lse), (peak, log) = value.args[0].args, _terms(done[value.args[0].args[1]])
         return graph.div(graph.make("exp", graph.sub(done[x], peak)), log.args[0])
     if value.op == "sub" and value.args[1].op == "logsumexp":
-        return graph.sub(graph.sub(args[0], args[1].args[0]), args[1].args[1])
+        peak, log = _terms(args[1])
+        return graph.sub(graph.sub(args[0], peak), log)
     if value.op == "sub" and value.args[0].op == "logsumexp":
-        return graph.sub(args[0].args[1], graph.sub(args[1], args[0].args[0]))
+        peak, log = _terms(args[0])
+        return graph.sub(log, graph.sub(args[1], peak))
     if args == value.args:
         return value
     return graph.make(value.op, *args, axes=value.axes, dtype=value.dtype, **dict(value.attrs))
+
+
+def _terms(lse: Value) -> tuple[Value, Value]:
+    """The maximum and the logarithm that an expanded logsumexp is the sum of."""
+    peak, log = (lse.args[2] if lse.op == "where" else lse).args
+    return peak, log

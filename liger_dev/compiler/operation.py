@@ -12,7 +12,6 @@ from liger_dev.choices import setting_text
 from liger_dev.compiler.branches import merged
 from liger_dev.compiler.demands import counted_axes
 from liger_dev.compiler.demands import divisors
-from liger_dev.compiler.demands import least_sizes
 from liger_dev.compiler.demands import limits
 from liger_dev.compiler.formulas import formulas
 from liger_dev.compiler.host import Host
@@ -61,7 +60,7 @@ def operation_values(hosts: Sequence[tuple[Setting, Host]]) -> dict[str, Any]:
         "counts": [s.name for s in reference.scalars if any(s.name in each.graph.sizes.values() for _, each in hosts)],
         "divisors": {axis: n for _, each in hosts for axis, n in divisors(each.graph, reference).items()},
         "limits": {part: whole for _, each in hosts for part, whole in limits(each.graph, reference).items()},
-        "least": {axis: n for _, each in hosts for axis, n in least_sizes(each.graph).items()},
+        "least": {axis: n for _, each in hosts for axis, n in each.graph.least.items()},
         "counted_axes": list(dict.fromkeys(axis for _, each in hosts for axis in counted_axes(each.graph, text))),
         "picked": [
             {"name": one.name, "axis": one.axis, "kept": one.kept is not None, "mark": one.mark}

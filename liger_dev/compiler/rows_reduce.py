@@ -1,7 +1,5 @@
 """Rows of reductions and of what is made of them: sums, means, extrema, variances, softmax, norms of rows."""
 
-import math
-
 from collections.abc import Callable
 from typing import Any
 

@@ -124,7 +124,7 @@ def _candidate_sizes(reference: Reference) -> Iterator[dict[str, int]]:
 def _runs(fn: Callable[..., Any], reference: Reference, absent: frozenset[str], sizes: dict[str, int]) -> bool:
     """Whether the reference takes tensors of such sizes; any reason against it shows again in the trace."""
     scalars = {scalar.name: tag(scalar, i, False) for i, scalar in enumerate(reference.scalars)}
-    given = {t.name: _sample(t.shape, t.dtype, sizes) for t in reference.tensors if t.name not in absent}
+    given = {t.name: sample(t.shape, t.dtype, sizes) for t in reference.tensors if t.name not in absent}
     try:
         with torch.no_grad(), quiet():
             fn(**given, **dict.fromkeys(absent), **scalars)
@@ -144,7 +144,7 @@ def _trace_at(
 ) -> Traced:
     tags = {scalar.name: tag(scalar, i, integers) for i, scalar in enumerate(reference.scalars)}
     given = [tensor for tensor in reference.tensors if tensor.name not in absent]
-    samples = [_sample(tensor.shape, tensor.dtype, sizes) for tensor in given]
+    samples = [sample(tensor.shape, tensor.dtype, sizes) for tensor in given]
     names = [tensor.name for tensor in given]
     dynamic = tuple({i: torch.export.Dim.AUTO for i, n in enumerate(t.shape) if isinstance(n, str)} for t in given)
 
@@ -185,7 +185,7 @@ def _export(module: torch.nn.Module, samples: tuple[torch.Tensor, ...], dynamic:
         ) from error
 
 
-def _sample(shape: tuple[str | int, ...], dtype: str, sizes: dict[str, int]) -> torch.Tensor:
+def sample(shape: tuple[str | int, ...], dtype: str, sizes: dict[str, int]) -> torch.Tensor:
     dims = [sizes[axis] if isinstance(axis, str) else axis for axis in shape]
     if dtype == "bool":
         return torch.ones(dims, dtype=torch.bool)
