@@ -20,7 +20,6 @@ import triton.language as tl
 from torch.autograd.function import once_differentiable
 
 from kernels.ops.utils import check_floating
-from kernels.ops.utils import check_rank
 from kernels.ops.utils import check_shape
 from kernels.ops.utils import check_static
 from kernels.ops.utils import device_guard
@@ -119,7 +118,6 @@ def casting_rms_norm_forward(x, weight, eps, casting_mode):
     n_rows, n_cols = row_shape(x)
     check_floating(x=x, weight=weight)
     check_shape("weight", weight, (x.shape[-1],))
-    check_rank("x", x, 3)
     x = x.contiguous()
     weight = weight.contiguous()
     if casting_mode == "gemma":

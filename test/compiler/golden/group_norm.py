@@ -293,6 +293,7 @@ def _group_norm_dbias_kernel(
 def group_norm_forward(x, weight, bias, num_groups, eps):
     """Returns y, x, weight, sum_x, rstd."""
     check_floating(x=x, weight=weight, bias=bias)
+    check_shape("weight", weight, (x.shape[-2],))
     check_shape("bias", bias, weight.shape)
     check_divisible("x.shape[-2]", x.shape[-2], num_groups)
     check_rank("x", x, 3)
