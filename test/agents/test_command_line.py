@@ -1,6 +1,7 @@
 """`liger-dev new NAME --from "prose" --engine claude` against the scripted server, through real processes."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -119,3 +120,21 @@ def test_a_change_in_words_needs_an_agent_and_a_kernel(tmp_path):
         "no kernel 'silu' to modify" in liger_dev(tmp_path, "modify", "silu", "--from", "silu(x)", "--root", ".").stderr
     )
     assert liger_dev(tmp_path, "show", "x", "--transcript", "--root", ".").returncode == 2
+
+
+def test_words_without_a_name_against_the_server_that_is_started_by_hand(tmp_path):
+    (tmp_path / "kernels/ops").mkdir(parents=True)
+    command = [sys.executable, REPO / "test/agents/serve.py", "norm", "--faults", "429,ok,cut"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            url = re.search(r"http://[\d.:]+", server.stdout.readline())[0]
+            words = "root mean square norm with a learned weight, eps 1e-6"
+            done = liger_dev(tmp_path, "analyze", words, "--engine", "claude", "--pause", url=url, key="x")
+        finally:
+            server.terminate()
+        told = server.stdout.read()
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "the operation is called root_mean_square_norm" in done.stderr
+    assert "an answer did not arrive whole" in done.stderr
+    assert "def root_mean_square_norm(x: torch.Tensor" in done.stdout and "the weight starts as ones" in done.stdout
+    assert "1 messages -> status 429" in told and "check_reference, cut 3" in told
