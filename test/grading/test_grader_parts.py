@@ -21,6 +21,7 @@ from liger_dev.grading.verdict import Verdict
 from liger_dev.grading.verdict import read_verdict
 from liger_dev.records import Scalar
 from liger_dev.records import Tensor
+from liger_dev.skeleton import skeleton
 
 TENSORS = (Tensor("x", ("B", "T", "H")), Tensor("weight", ("H",), init="ones"), Tensor("label", ("B", "T"), "int"))
 SCALARS = (Scalar("eps", "float", 1e-6), Scalar("flag", "bool", False))
@@ -208,3 +209,8 @@ def test_sizes_are_multiples_of_what_the_op_demands():
     assert [case.id for case in cases] == [case.id for case in grade_cases(tensors, (), 1)]
     shapes = [shape_of(tensors[0], axes_of(tensors), case) for case in cases]
     assert all(shape[-1] % 2 == 0 and (len(shape) != 3 or shape[1] % 4 == 0) for shape in shapes)
+
+
+def test_what_all_kernels_share_holds_nothing_that_the_grader_refuses(tmp_path):
+    shared = [change for change in skeleton(tmp_path).changes if change.path.startswith("kernels/ops/")]
+    assert shared and [read_text(change.content, change.path) for change in shared] == [()] * len(shared)
