@@ -191,7 +191,7 @@ class _Loop:
     def _repair(self, best: Attempt) -> Repair | None:
         """Makes the next move that applies and leaves clean style; a move that doesn't is passed over."""
         path = self.copy.tree / self.copy.op
-        if best.verdict is not None and not best.verdict.repairable:
+        if best.verdict is not None and not best.verdict.repairable(self.copy.op):
             return None
         while made := self.mend(self.best_text, best, self.tried):
             self.tried |= {made.move}

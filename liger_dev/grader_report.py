@@ -4,13 +4,12 @@ import re
 
 from collections.abc import Iterator
 
+from liger_dev.grading.verdict import NOT_ALLOWED
 from liger_dev.grading.verdict import Margin
 from liger_dev.grading.verdict import Strength
 from liger_dev.grading.verdict import Verdict
 
 _SHOWN_FAULTS = 12
-# What a candidate's text may not hold; the rules are no secret.
-NOT_ALLOWED = "not allowed"
 _NUMBERS = re.compile(r"\d+")
 
 

@@ -34,6 +34,7 @@ from liger_dev.grading.children import draw
 from liger_dev.grading.request import Request
 from liger_dev.grading.static_reading import launched_kernels
 from liger_dev.grading.static_reading import read_files
+from liger_dev.grading.verdict import NOT_ALLOWED
 from liger_dev.grading.verdict import TAMPERS
 from liger_dev.grading.verdict import Fault
 from liger_dev.grading.verdict import Verdict
@@ -55,7 +56,7 @@ def grade(request: Request) -> Verdict:
     findings = read_files(Path(request.op), Path(request.root) if request.root else None, request.allow)
     if findings and request.static:
         # What may not be named may not be run either.
-        faults = tuple(Fault("not allowed", f"{f.file}:{f.line}", f"{f.subject}: {f.reason}") for f in findings)
+        faults = tuple(Fault(NOT_ALLOWED, f"{f.file}:{f.line}", f"{f.subject}: {f.reason}") for f in findings)
         return Verdict(faults, 0, seed=request.seed, hashes=tuple(before.items()), accepted=request.allow)
     called, left_out = draw(request, chosen_cases(request))
     answers = ask_candidate(request, called)

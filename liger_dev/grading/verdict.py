@@ -8,6 +8,8 @@ from typing import Any
 
 WEAK_TESTS, UNTESTED = "the tests are too weak", "the tests could not be tested"
 TAMPERS = "changes files that are not its own"
+# What a candidate's text may not hold; the rules are no secret.
+NOT_ALLOWED = "not allowed"
 NO_REPAIR = (WEAK_TESTS, UNTESTED, TAMPERS)
 
 
@@ -98,10 +100,10 @@ class Verdict:
     def passed(self) -> bool:
         return not self.faults and self.cases > 0
 
-    @property
-    def repairable(self) -> bool:
-        """Whether an edit of the kernel can be the answer: not to tests that are too weak, and not to a cheat."""
-        return bool(self.faults) and all(fault.kind not in NO_REPAIR for fault in self.faults)
+    def repairable(self, op: str) -> bool:
+        """Whether an edit of the op file can be the answer: not to weak tests, a cheat, or what another file holds."""
+        own = [fault.kind != NOT_ALLOWED or fault.where.startswith(f"{op}:") for fault in self.faults]
+        return bool(self.faults) and all(own) and all(fault.kind not in NO_REPAIR for fault in self.faults)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

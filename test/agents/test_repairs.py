@@ -17,6 +17,7 @@ from liger_dev.compilation import Compiled
 from liger_dev.errors import LimitReached
 from liger_dev.gate import run_gate
 from liger_dev.grader import grade_kernel
+from liger_dev.grading.verdict import NOT_ALLOWED
 from liger_dev.grading.verdict import WEAK_TESTS
 from liger_dev.grading.verdict import Fault
 from liger_dev.grading.verdict import Verdict
@@ -118,9 +119,17 @@ def test_a_repair_sees_what_the_grader_found_without_its_sizes_and_is_taken_back
     assert "4711" not in told and "off by 3" not in told and "a guess" in again and "hangs" not in again
 
 
-def test_tests_that_are_too_weak_are_not_the_kernels_to_mend(serve, center):
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(WEAK_TESTS, "", "50% of 20 planted bugs were found"),
+        Fault(NOT_ALLOWED, "kernels/ops/utils.py:143", "map: is not on the list"),
+    ],
+    ids=["weak tests", "another file"],
+)
+def test_what_no_edit_of_the_op_can_mend_is_not_paid_for(serve, center, fault):
     script = serve()
-    weak = Verdict((Fault(WEAK_TESTS, "", "50% of 20 planted bugs were found"),), 40)
+    weak = Verdict((fault,), 40)
     gate, _ = gate_with(center, Mender("center", center, seat_in(center)), lambda copy: weak)
     assert not gate.passed and gate.tested and len(gate.attempts) == 1 and script.requests == []
 
