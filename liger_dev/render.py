@@ -149,7 +149,7 @@ def stamp(text: str, source: str, profile_hash: str, template_hash: str) -> str:
     `source` is the profile's path. The stamp's body hash covers all other text, so an edit by hand is seen. An
     older stamp is replaced.
     """
-    body = _STAMP.sub("", text, count=1)
+    body = unstamped(text)
     lines = body.splitlines(keepends=True)
     tree = parse(body, source)
     at = (tree.body[0].end_lineno or 0) if ast.get_docstring(tree, clean=False) is not None else 0
@@ -163,6 +163,11 @@ def read_stamp(text: str) -> dict[str, str] | None:
     """`source`, `profile`, `template` and `body` of a generated file's stamp; None for a file without one."""
     match = _STAMP.search(text)
     return match.groupdict() if match else None
+
+
+def unstamped(text: str) -> str:
+    """A file without its stamp."""
+    return _STAMP.sub("", text, count=1)
 
 
 def restamp(before: str, after: str, old: str, new: str) -> str:
@@ -179,4 +184,4 @@ def restamp(before: str, after: str, old: str, new: str) -> str:
 def is_hand_edited(text: str) -> bool:
     """Whether a file differs from what was generated; a file without a stamp was written by hand altogether."""
     found = read_stamp(text)
-    return found is None or digest(_STAMP.sub("", text, count=1))[:8] != found["body"]
+    return found is None or digest(unstamped(text))[:8] != found["body"]

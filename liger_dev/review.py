@@ -132,8 +132,11 @@ def _retry(stage: Stage, context: Context, output: Any, remark: str, screen: Scr
 
 
 def _difference(stage: Stage, context: Context, output: Any, revised: Any) -> View:
+    from liger_dev.render import unstamped
+
     before, after = stage.texts(context, output), stage.texts(context, revised)
-    diff = "".join(text_diff(before.get(name, ""), text, name) for name, text in after.items())
+    pairs = [(unstamped(before.get(name, "")), unstamped(text), name) for name, text in after.items()]
+    diff = "".join(text_diff(old, new, name) for old, new, name in pairs)
     return View("What the remark has changed", diff or "nothing", "diff")
 
 

@@ -193,7 +193,7 @@ def remark_on_kernel(context: Context, analysis: Analysis, changes: ChangeSet, r
     """The files with the op file as a reviewer wants it, by the generator's agent."""
     op = f"kernels/ops/{analysis.reference.name}.py"
     previous = _files(changes).get(op) or workspace.read(context.root, op) or _PLACEHOLDER
-    return _write(context, analysis, True, remark=remark, previous=previous)
+    return _write(context, analysis, context.request["overwrite"], remark=remark, previous=previous)
 
 
 def modify(context: Context, remark: str = "", last: ChangeSet = ChangeSet(())) -> ChangeSet:

@@ -66,10 +66,14 @@ def test_a_remark_on_the_kernel_comes_back_as_a_diff(serve, tmp_path, capsys):
     assert (decision.kind, decision.reason) == ("edit", "write the mirrored term first")
     texts = {change["path"]: change["content"] for change in decision.output["changes"]}
     assert "mirrored + x" in texts[OP_PATH]
-    assert "@triton.jit" in capsys.readouterr().out
+    assert "def _mirror_add_kernel" in capsys.readouterr().out
     assert review(GENERATE, context, decision.output).kind == "approve"
     difference, _, whole = capsys.readouterr().out.partition("About the kernel")
-    assert "as the reviewer wants" in whole and "@triton.jit" in whole and "@triton.jit" not in difference
+    assert (
+        "as the reviewer wants" in whole
+        and "def _mirror_add_kernel" in whole
+        and "def _mirror_add_kernel" not in difference
+    )
     shown = difference
     assert "+    tl.store(y_ptr + rows * n_cols + cols, mirrored + x, mask=mask)" in shown
     assert "write the mirrored term first" in script.requests[0]["messages"][0]["content"]
