@@ -35,7 +35,7 @@ _VISUALIZATIONS = "benchmark/visualizations"
 class Benchmark:
     """What was measured. `data` and `plots` are files for the workspace; `reason` is why nothing was measured.
 
-    `samples` are those that the rows' quantiles were taken from.
+    `samples` are those that the rows' quantiles were taken from; `recorded` says when and where, if it was not now.
 
     `fault` is how the kernel or its script failed here, which fails the kernel; empty if it did not.
     """
@@ -46,6 +46,7 @@ class Benchmark:
     reason: str
     fault: str = ""
     samples: tuple[Sampled, ...] = ()
+    recorded: str = ""
 
 
 def not_measured(reason: str) -> Benchmark:
@@ -124,8 +125,27 @@ def samples_path(name: str) -> str:
     return samples.path_beside(Path("benchmark/data/benchmark.csv"), name).as_posix()
 
 
-def profile_with_ncu(copy: KernelCopy) -> str:
-    """A table of the kernels that a full pass launches, the generated op's and the reference's, or why there is none."""
+def recorded(copy: KernelCopy, environment: Mapping[str, str]) -> Benchmark | None:
+    """What the workspace has of this very op file, measured on another machine or day; None if it has nothing."""
+    target = csv.target(copy.root / "benchmark/data", environment)
+    op = samples.op_digest(copy.text(copy.op))
+    own = {one.key: one for one in samples.read(samples.path_beside(target, copy.name)) if one.op == op}
+    rows = [row for row in csv.read(target) if csv.key(row) in own]
+    if not rows:
+        return None
+    rows = plots.newest_configuration(rows)
+    found = tuple(own[csv.key(row)] for row in rows)
+    names = (plots.file_name(copy.name, metric, mode) for _, _, mode, metric, *_ in (one.key for one in found))
+    drawn = [f"{_VISUALIZATIONS}/{name}" for name in dict.fromkeys(names)]
+    pictures = tuple((path, b"") for path in drawn if (copy.root / path).is_file())
+    dates = sorted({row.timestamp[:10] for row in rows})
+    said = f"Measured on {rows[0].gpu_name}, {dates[-1]}, with this very op file; not again here."
+    return Benchmark(tuple(rows), (), pictures, "", samples=found, recorded=said)
+
+
+def profile_with_ncu(copy: KernelCopy, gpu: str, date: str) -> tuple[str, tuple[tuple[str, bytes], ...]]:
+    """A report's lines on the kernels that a full pass launches, the generated op's and the reference's, and the file
+    that keeps them; or why there are none."""
     folder, providers = copy.folder(), ("liger", "torch")
     report = str(folder / "profile")
     limits = replace(BENCHMARK_LIMITS, seconds=NCU_SECONDS)
@@ -134,13 +154,20 @@ def profile_with_ncu(copy: KernelCopy) -> str:
     if done.returncode or done.timed_out:
         # ncu writes what is wrong to stdout, in lines that it marks.
         told = [line for line in f"{done.stdout}\n{done.stderr}".splitlines() if "==ERROR==" in line]
-        return f"Failed: {(told or [_fault(done, copy)])[0].replace('==ERROR==', '').strip()}"
+        return f"Failed: {(told or [_fault(done, copy)])[0].replace('==ERROR==', '').strip()}", ()
     printed = run_child(ncu.export(report), scratch=folder, limits=limits, env={})
     found = ncu.parse(printed.stdout, providers)
     if not found:
-        return "Failed: ncu's output names no kernel."
-    head = "One full pass of each at the middle size, caches flushed before each kernel, clocks as they were."
-    return "\n".join([head, "", *ncu.table(found)])
+        return "Failed: ncu's output names no kernel.", ()
+    profile = ncu.Profile(samples.op_digest(copy.text(copy.op)), gpu, date, "its middle size", found)
+    path = ncu.path_beside(csv.target(copy.root / "benchmark/data", {}), copy.name)
+    return "\n".join(ncu.lines(profile)), ((path.relative_to(copy.root).as_posix(), ncu.to_text(profile).encode()),)
+
+
+def recorded_profile(copy: KernelCopy) -> str:
+    """A report's lines on the profile that the workspace has of this very op file; empty if it has none."""
+    found = ncu.read(ncu.path_beside(csv.target(copy.root / "benchmark/data", {}), copy.name))
+    return "\n".join(ncu.lines(found)) if found and found.op == samples.op_digest(copy.text(copy.op)) else ""
 
 
 def _fault(done: Completed, copy: KernelCopy) -> str:

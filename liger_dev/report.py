@@ -38,7 +38,8 @@ class Findings:
     `not_measured` is why there are no `rows`; `benchmark_fault` is how the kernel failed while it was measured; `plots`
     are paths in the workspace; `versions` are pairs of package and version; `seeds` are the test's; `state` is the diff
     from the workspace's op file to the one that was judged; `account` is what an agent says to the person of a failure;
-    `samples` are those of `rows`; `accepted` are metrics that a person accepts to be catastrophically worse.
+    `samples` are those of `rows`, and `recorded` says when and where they were taken, if it was not now; `accepted` are
+    metrics that a person accepts to be catastrophically worse.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Findings:
     verdict: Verdict | None = None
     samples: tuple[Sampled, ...] = ()
     accepted: tuple[str, ...] = ()
+    recorded: str = ""
 
     @property
     def flags(self) -> tuple[Flag, ...]:
@@ -125,7 +127,10 @@ def _verdict(findings: Findings) -> str:
         return f"the tests passed, but the benchmark failed: {findings.benchmark_fault}"
     if findings.refused:
         names = " ".join(f"--accept {findings.name}:{metric}" for metric in findings.refused)
-        return f"right, but catastrophically worse than PyTorch in {' and '.join(findings.refused)}; accept it by `{names}`"
+        worse = " and ".join(findings.refused)
+        return f"right, but catastrophically worse than PyTorch in {worse}; accept it by `{names}`"
+    if findings.recorded:
+        return "style, compilation and unit tests; speed and memory are those recorded of this op file"
     speed = "speed and memory were measured" if findings.rows else "speed was not measured"
     return f"style, compilation and unit tests; {speed}"
 
@@ -297,6 +302,9 @@ def _benchmark(findings: Findings) -> Iterator[str]:
     found = measured.pairs(findings.rows)
     yield "## Benchmark"
     yield ""
+    if findings.recorded:
+        yield findings.recorded
+        yield ""
     if findings.rows:
         for metric in ("speed", "memory"):
             yield from measured.table(metric, found)

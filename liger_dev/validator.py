@@ -1,7 +1,8 @@
 """Takes a kernel's name and its workspace, and gives the Results report with the files to write; it disproves only.
 
 Cheap first: checkstyle, compilation and unit tests with their repairs, then the benchmark and its plots. Everything
-runs in a scratch copy; what it changed reaches the workspace through `Report.changes` alone, and only on a pass.
+runs in a scratch copy; what it changed reaches the workspace through `Report.changes` alone: the report and what was
+measured in any case, mended files only on a pass.
 """
 
 import ast
@@ -9,11 +10,13 @@ import base64
 import hashlib
 import os
 import shutil
+import time
 
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -24,6 +27,8 @@ from liger_dev import render
 from liger_dev.benchmark import Benchmark
 from liger_dev.benchmark import not_measured
 from liger_dev.benchmark import profile_with_ncu
+from liger_dev.benchmark import recorded
+from liger_dev.benchmark import recorded_profile
 from liger_dev.benchmark import run_benchmark
 from liger_dev.benchmark import samples_path
 from liger_dev.checkstyle import Checkstyle
@@ -102,11 +107,14 @@ def validate(
         if not speed.reason:
             say("benchmark")
             speed = run_benchmark(copy, os.environ, say)
-        profiled = _ncu(copy, ncu, bool(speed.rows), say)
+        elif benchmark and gate is not None and gate.passed:
+            speed = recorded(copy, os.environ) or speed
+        profiled, kept = _ncu(copy, ncu, device if speed.data else "", say)
         said = ""
         if account is not None and gate is not None and gate.attempts and not (gate.passed or gate.tampered):
             say("writing to the person")
             said = account(gate, copy.text(copy.op))
+        speed = replace(speed, data=(*speed.data, *kept))
         return _report(copy, style, gate, speed, profiled, said, tuple(accept), talks or {})
 
 
@@ -138,6 +146,7 @@ def _report(
         not_measured=speed.reason,
         benchmark_fault=speed.fault,
         plots=tuple(path for path, _ in speed.plots),
+        recorded=speed.recorded,
         ncu=ncu,
         versions=(("liger-dev", __version__), *((package, _version(package)) for package in _PACKAGES)),
         seeds=_seeds(copy),
@@ -149,7 +158,7 @@ def _report(
     )
     markdown = render_report(findings)
     results = _change(copy, f"benchmark/results/{copy.name}.md", markdown.encode())
-    written = [_change(copy, path, data) for path, data in (*speed.data, *speed.plots)]
+    written = [_change(copy, path, data) for path, data in (*speed.data, *speed.plots) if data]
     if findings.passed:
         mended = [path for path in copy.python_files if copy.text(path) != (copy.root / path).read_text()]
         written = [*(_mended(copy, path) for path in mended), *written]
@@ -192,15 +201,19 @@ def _mended(copy: KernelCopy, path: str) -> Change:
     return _change(copy, path, render.restamp((copy.root / path).read_text(), copy.text(path), "", "").encode())
 
 
-def _ncu(copy: KernelCopy, wanted: bool, measured: bool, say: Callable[[str], None]) -> str:
+def _ncu(
+    copy: KernelCopy, wanted: bool, device: str, say: Callable[[str], None]
+) -> tuple[str, tuple[tuple[str, bytes], ...]]:
+    """A report's words on the profile, made now or earlier of the same op file, and the file to keep; `device` is ""
+    where nothing was measured now."""
+    if wanted and device and shutil.which("ncu") is not None:
+        say("profiling with ncu")
+        return profile_with_ncu(copy, device, time.strftime("%Y-%m-%d"))
+    if kept := recorded_profile(copy):
+        return kept, ()
     if not wanted:
-        return "Not run: it was not asked for (`--ncu`)."
-    if not measured:
-        return "Not run: nothing was measured."
-    if shutil.which("ncu") is None:
-        return "Not run: there is no `ncu` on the PATH."
-    say("profiling with ncu")
-    return profile_with_ncu(copy)
+        return "Not run: it was not asked for (`--ncu`).", ()
+    return f"Not run: {'there is no `ncu` on the PATH' if device else 'nothing was measured'}.", ()
 
 
 def _version(package: str) -> str:

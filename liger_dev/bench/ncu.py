@@ -2,11 +2,14 @@
 
 import csv
 import io
+import json
 
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+from dataclasses import asdict
 from dataclasses import dataclass
+from pathlib import Path
 
 # The kernel of `torch.cuda._sleep`, which stands before each provider's turn.
 MARK = "spin_kernel"
@@ -42,6 +45,46 @@ class Profiled:
     compute: float
     registers: int
     stalls: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What ncu said of one op file's full pass and of its baselines: where, when, at which x."""
+
+    op: str
+    gpu: str
+    date: str
+    x: str
+    launches: tuple[Profiled, ...]
+
+
+def path_beside(csv_file: Path, kernel: str) -> Path:
+    """Where a kernel's profile is kept."""
+    return csv_file.parent / "ncu" / f"{kernel}.json"
+
+
+def to_text(profile: Profile) -> str:
+    """The profile as the text of a JSON file."""
+    return json.dumps(asdict(profile), indent=1) + "\n"
+
+
+def read(path: Path) -> Profile | None:
+    """The profile in a file; None if there is no file."""
+    if not path.is_file():
+        return None
+    data = json.loads(path.read_text(encoding="utf-8"))
+    launches = (Profiled(**{**one, "stalls": tuple(map(tuple, one["stalls"]))}) for one in data.pop("launches"))
+    return Profile(launches=tuple(launches), **data)
+
+
+def lines(profile: Profile) -> Iterator[str]:
+    """A report's section: what was profiled, and the table."""
+    yield (
+        f"One full pass of each at {profile.x} on {profile.gpu}, {profile.date}: caches flushed before each kernel, clocks "
+        "as they were (`--clock-control none`)."
+    )
+    yield ""
+    yield from table(profile.launches)
 
 
 def command(python: str, script: str, x: int | None, providers: Sequence[str], report: str) -> list[str]:

@@ -49,11 +49,15 @@ def plot(rows: Sequence[Measurement], folder: Path) -> tuple[Path, ...]:
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for (kernel, metric, mode), group in groups.items():
-        path = folder / f"{kernel}_{metric}_{mode}.png"
+        path = folder / file_name(kernel, metric, mode)
         drawn = newest_configuration(group)
         _save(draw(drawn, least_times(drawn, rows)), path)
         paths.append(path)
     return tuple(paths)
+
+
+def file_name(kernel: str, metric: str, mode: str) -> str:
+    return f"{kernel}_{metric}_{mode}.png"
 
 
 def plot_roofline(rows: Sequence[Measurement], path: Path) -> Path:

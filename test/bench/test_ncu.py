@@ -1,5 +1,9 @@
 """ncu's command line, and its CSV: launches by provider, shares, the heaviest stalls."""
 
+from pathlib import Path
+
+import pytest
+
 from liger_dev.bench import ncu
 
 STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
@@ -42,3 +46,27 @@ def test_a_baseline_of_many_kernels_is_cut_and_says_so():
 
 def test_what_is_no_report_names_no_launch():
     assert ncu.parse("==ERROR== No kernels were profiled.", ("liger",)) == ()
+
+
+def test_what_ncu_prints_of_a_pass_on_a_gpu():
+    text = (Path(__file__).parent / "ncu_rms_norm.csv").read_text()
+    found = ncu.parse(text, ("liger", "torch"))
+    own = [one for one in found if one.provider == "liger"]
+    assert [one.kernel for one in own][:2] == ["_rms_norm_forward_kernel", "_rms_norm_backward_kernel"]
+    assert len(own) == 4 and len(found) == 7
+    forward = own[0]
+    assert (forward.microseconds, forward.occupancy, forward.possible_occupancy) == (31.68, pytest.approx(0.6853), 0.75)
+    assert (forward.memory, forward.dram, forward.compute) == pytest.approx((0.7244, 0.7244, 0.4968))
+    assert forward.registers == 40 and forward.stalls[0] == ("long scoreboard", pytest.approx(0.53, abs=0.01))
+    names = [line.split("|")[2].strip() for line in ncu.table(found)]
+    assert names[4:] == ["`reduce_kernel`", "`vectorized_elementwise_kernel`", *names[6:]] and "<" not in "".join(names)
+
+
+def test_a_profile_is_kept_and_read_as_it_was(tmp_path):
+    text = (Path(__file__).parent / "ncu_rms_norm.csv").read_text()
+    profile = ncu.Profile("abc", "NVIDIA H200", "2026-11-30", "H = 4096", ncu.parse(text, ("liger", "torch")))
+    path = ncu.path_beside(tmp_path / "all.csv", "rms_norm")
+    path.parent.mkdir()
+    path.write_text(ncu.to_text(profile))
+    assert ncu.read(path) == profile and ncu.read(tmp_path / "none.json") is None
+    assert next(ncu.lines(profile)).startswith("One full pass of each at H = 4096 on NVIDIA H200, 2026-11-30")

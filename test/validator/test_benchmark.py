@@ -6,6 +6,7 @@ import pytest
 
 from liger_dev.bench import csv
 from liger_dev.benchmark import Benchmark
+from liger_dev.benchmark import recorded
 from liger_dev.benchmark import run_benchmark
 from liger_dev.scratch import kernel_copy
 
@@ -77,3 +78,62 @@ def test_no_device_is_a_reason_and_no_fault(center: Path):
     found = _run(center, "import sys; print('no CUDA device', file=sys.stderr); sys.exit(2)")
     assert found.reason == "no CUDA device"
     assert not found.fault
+
+
+KEEPS = (
+    ROWS
+    + """
+from liger_dev.bench import samples
+
+op = Path(sys.argv[0]).resolve().parents[2] / "kernels/ops/center.py"
+pair = [row("liger", 1.0), row("torch", 2.0)]
+digest = samples.op_digest(op.read_text())
+samples.keep(samples.path_beside(Path(sys.argv[2]), "center"), pair, [(1.0, 1.0), (2.0, 2.0)], {}, {}, {}, digest)
+"""
+)
+
+
+def _write(root: Path, files: tuple[tuple[str, bytes], ...]) -> None:
+    for path, data in files:
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(data)
+
+
+def test_what_was_measured_of_this_very_op_file_is_found_again_and_no_other(center: Path):
+    found = _run(center, KEEPS)
+    assert [one.samples for one in found.samples] == [(1.0, 1.0), (2.0, 2.0)]
+    _write(center, (*found.data, *found.plots))
+    with kernel_copy("center", center) as copy:
+        again = recorded(copy, {})
+        assert again is not None and again.rows == found.rows and again.samples == found.samples
+        assert again.recorded == "Measured on a GPU, 2026-01-01, with this very op file; not again here."
+        assert [path for path, _ in again.plots] == ["benchmark/visualizations/center_speed_full.png"]
+        op = copy.tree / copy.op
+        op.write_text(op.read_text() + "\n\nCHANGED = True\n")
+        assert recorded(copy, {}) is None
+
+
+def test_a_benchmark_that_is_stopped_goes_on_where_it_was(center: Path):
+    script = (
+        KEEPS
+        + "\nprint('measured', flush=True)\nimport time\ntime.sleep(0 if Path(sys.argv[2] + '.again').exists() else 30)\n"
+    )
+    (center / SCRIPT).write_text(
+        script.replace(
+            "append(Path",
+            "Path(sys.argv[2] + '.again').touch() if Path(sys.argv[2]).exists() else None\nappend(Path",
+            1,
+        )
+    )
+
+    def stop(line: str) -> None:
+        if line == "measured":
+            raise KeyboardInterrupt
+
+    with kernel_copy("center", center) as copy, pytest.raises(KeyboardInterrupt):
+        run_benchmark(copy, {}, stop)
+    said: list[str] = []
+    with kernel_copy("center", center) as copy:
+        found = run_benchmark(copy, {}, said.append)
+    assert said[0] == "going on from 2 rows of a benchmark that was stopped"
+    assert len(found.rows) == 2 and not list((center / ".liger-dev/bench").iterdir())
