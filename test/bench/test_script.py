@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,13 @@ from jinja2 import Environment
 from jinja2 import FileSystemLoader
 from jinja2 import StrictUndefined
 
+from liger_dev.analyzer import _providers
 from liger_dev.profile import KernelProfile
 from liger_dev.profile import parse_profile
 from liger_dev.records import Reference
 from liger_dev.records import Scalar
 from liger_dev.records import Tensor
+from liger_dev.sources import catalog_source
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATE = "benchmark/scripts/benchmark_{{ operation_name }}.py.jinja"
@@ -82,6 +85,22 @@ def test_edited_benchmark_fields_are_honoured():
     assert "weight = torch.randn(H, dtype=dtype, device=device)\n" in text
     assert 'x_label="sequence length"' in text and "x_values=(512,)," in text
     assert "torch_compile" not in text
+
+
+def test_liger_kernel_s_own_op_is_a_provider_where_the_profile_names_it():
+    text = _render(_profile(benchmark_providers=["liger", "torch", "liger_kernel"]))
+    assert _ruff(text, "check").returncode == 0 and _ruff(text, "format").stdout == text
+    assert "from liger_dev.bench.peers import liger_kernel_op\n" in text
+    assert '        "liger_kernel": liger_kernel_op("rms_norm"),\n' in text
+
+
+def test_only_the_catalogue_s_own_operation_is_measured_against_liger_kernel():
+    facts = {"benchmark_providers": ["liger", "torch"]}
+    catalogued = catalog_source("rms_norm")
+    assert _providers("rms_norm", catalogued, facts) == ["liger", "torch", "liger_kernel"]
+    assert _providers("l2_norm", catalog_source("l2_norm"), facts) == ["liger", "torch"]
+    own = replace(catalogued, origin="rms_norm.py")
+    assert _providers("rms_norm", own, facts) == _providers("my_norm", catalogued, facts) == ["liger", "torch"]
 
 
 def test_integer_boolean_and_single_inputs_and_a_required_scalar():

@@ -12,9 +12,13 @@ import pytest
 
 from liger_dev import __version__
 from liger_dev import runs
+from liger_dev.bench.csv import Measurement
+from liger_dev.bench.csv import append
+from liger_dev.bench.table import BEGIN
+from liger_dev.bench.table import END
 
 REPO = Path(__file__).parents[2]
-COMMANDS = "new analyze generate modify validate resume runs show approve reject bench plot check list grade coverage doctor init".split()
+COMMANDS = "new analyze generate modify validate resume runs show approve reject bench plot report check list grade coverage doctor init".split()
 
 
 def run(*words, cwd, **env):
@@ -169,6 +173,54 @@ def test_show_prints_a_runs_state_and_events(workspace):
 def test_what_was_never_measured_or_made_can_be_neither_drawn_nor_measured(workspace, command, message):
     done = run(command, "relu", cwd=workspace)
     assert done.returncode == 2 and message in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.fixture
+def measured(workspace):
+    """A workspace with three rows of measurements, a report and a README."""
+    fixed = ("H", "hidden size", 4096, 0.04, 0.04, 0.04, "{}", "a GPU", "2026-01-01 00:00:00", "0")
+    rows = [
+        Measurement("relu", "liger", "forward", metric, unit, *fixed)
+        for metric, unit in (("device_time", "ms"), ("bandwidth_share", "1"), ("memory", "MB"))
+    ]
+    append(workspace / "benchmark" / "data" / "all_benchmark_data.csv", rows)
+    (workspace / "benchmark" / "results").mkdir()
+    (workspace / "benchmark" / "results" / "relu.md").write_text("# Results: relu\n\n**PASSED**: all\n\n## Plots\n")
+    (workspace / "README.md").write_text(f"{BEGIN}\n{END}\n")
+    return workspace
+
+
+def test_plot_without_names_draws_every_kernel_and_the_roofline(measured):
+    done = run("plot", cwd=measured)
+    assert done.returncode == 0, done.stderr
+    assert "plot relu: 1 of 2" in done.stderr and "roofline roofline: 2 of 2" in done.stderr
+    drawn = {path.name for path in (measured / "benchmark" / "visualizations").iterdir()}
+    assert drawn == {
+        "relu_device_time_forward.png",
+        "relu_bandwidth_share_forward.png",
+        "relu_memory_forward.png",
+        "roofline.png",
+    }
+
+
+def test_report_makes_the_page_again_and_writes_the_table(measured):
+    done = run("report", "relu", "--table", "README.md", cwd=measured)
+    assert done.returncode == 0, done.stderr
+    assert "| relu | H=4096 | 0.040 / – / – |" in (measured / "README.md").read_text()
+    assert "<h1>Results: relu</h1>" in (measured / "benchmark" / "results" / "relu.html").read_text()
+    assert run("report", "gelu", cwd=measured).returncode == run("report", cwd=measured).returncode == 2
+
+
+def test_a_loss_is_accepted_by_name_or_not_at_all(workspace):
+    done = run("validate", "relu", "--accept", "relu:beauty", cwd=workspace)
+    assert done.returncode == 2 and "write NAME:speed or NAME:memory" in done.stderr
+
+
+def test_ci_goes_on_where_a_kernel_cannot_be_judged(workspace):
+    done = run("validate", "relu", "gelu", "--ci", "--junit", "verdicts.xml", cwd=workspace)
+    assert done.returncode == 1 and "0 of 2 passed; failed: relu, gelu" in done.stdout
+    assert done.stdout.count("::error file=kernels/ops/") == 2
+    assert (workspace / "verdicts.xml").read_text().count("<failure message=\"the kernel 'relu' has no file") == 1
 
 
 def test_doctor_says_what_works_and_never_the_key(tmp_path):
