@@ -203,7 +203,8 @@ def _input(tensor: Tensor, batch: Batch, columns: str) -> dict[str, str]:
     items = ["*batch", *rest] if has_batch else rest
     shape = "batch" if items == ["*batch"] else f"({', '.join(items)}{',' if len(items) == 1 else ''})"
     calls = {"float": f"randn({shape}, dtype)", "bool": f"randint(2, {shape}).bool()"}
-    return {"name": tensor.name, "call": calls.get(tensor.dtype, f"randint({columns or 2}, {shape})")}
+    high = f"batch[{batch.index(tensor.range)}]" if tensor.range in batch else _axis(tensor.range) or columns or 2
+    return {"name": tensor.name, "call": calls.get(tensor.dtype, f"randint({high}, {shape})")}
 
 
 def _cases(

@@ -70,9 +70,13 @@ def signature(reference: Reference) -> str:
 
 
 def batch_axes(reference: Reference) -> tuple[str | int, ...]:
-    """The leading axes that tensors either all begin with or don't have: an op treats them as one axis of rows."""
-    shape = reference.tensors[0].shape
-    for length in range(len(shape) - 1, 0, -1):
+    """The leading axes that tensors either all begin with or don't have: an op treats them as one axis of rows.
+    Those of a table, whose rows an index counts, are none."""
+    counted = {tensor.range for tensor in reference.tensors}
+    tables = [tensor for tensor in reference.tensors if len(tensor.shape) > 1 and tensor.shape[0] in counted]
+    first = next((tensor for tensor in reference.tensors if tensor not in tables), reference.tensors[0])
+    shape = first.shape
+    for length in range(len(shape) if tables else len(shape) - 1, 0, -1):
         lead = shape[:length]
         if all(_begins_with(tensor.shape, lead) or not set(lead) & set(tensor.shape) for tensor in reference.tensors):
             return lead

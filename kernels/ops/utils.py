@@ -53,6 +53,11 @@ def column_settings(n_rows: int, n_cols: int) -> tuple[int, int, int]:
     return block_rows, min(32, triton.next_power_of_2(max(n_cols, 1))), 4
 
 
+def scatter_settings(n_cols: int) -> tuple[int, int, int]:
+    """Rows that are looked at together, columns, and warps of a kernel that adds up the rows of each index."""
+    return 32, min(128, triton.next_power_of_2(max(n_cols, 1))), 4
+
+
 def loop_stages(n_cols: int) -> int:
     """Rows whose loads a loop keeps in flight: four as long as they fit into shared memory, one row at a time beyond.
 
@@ -93,6 +98,17 @@ def check_integer(**tensors: torch.Tensor) -> None:
     for name, tensor in tensors.items():
         if tensor.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
             raise TypeError(f"{name} must hold integers, not {tensor.dtype}")
+
+
+def check_index(name: str, index: torch.Tensor, size: int, kept: torch.Tensor | bool = True) -> None:
+    """Raises IndexError unless every index that is `kept` is at least 0 and below `size`.
+
+    It waits for the device; so nothing is checked while torch.compile traces or a CUDA graph is captured.
+    """
+    if torch.compiler.is_compiling() or (index.is_cuda and torch.cuda.is_current_stream_capturing()):
+        return
+    if (((index < 0) | (index >= size)) & kept).any():
+        raise IndexError(f"{name} must hold indices of at least 0 and below {size}")
 
 
 def check_bool(**tensors: torch.Tensor) -> None:

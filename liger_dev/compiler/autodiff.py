@@ -51,6 +51,9 @@ def differentiate(graph: Graph, wanted: Iterable[str]) -> None:
     for name in wanted:
         own = [v for v in leaves if v.attr("name") == name and v.attr("name") in {i.name for i in graph.inputs}]
         own.sort(key=lambda v: v.index)
+        if any(piece.at for leaf in own for _, piece in leaf.attr("slices")):
+            _look_up(graph, name, own, adjoints)
+            continue
         if overlap(graph, [leaf.attr("slices") for leaf in own]):
             graph.gradients[name, ()] = _came_back(graph, own, adjoints)
             continue
@@ -58,6 +61,15 @@ def differentiate(graph: Graph, wanted: Iterable[str]) -> None:
             graph.gradients[name, leaf.attr("slices")] = adjoints.get(leaf, graph.const(0.0))
         if not own:
             graph.gradients[name, ()] = graph.const(0.0)
+
+
+def _look_up(graph: Graph, name: str, leaves: list[Value], adjoints: dict[Value, Value]) -> None:
+    """The gradient of the rows that are read, which each index adds to its own row of the table."""
+    if len(leaves) != 1:
+        raise Unsupported(f"{name} is read by an index and in other ways", name)
+    ((_, piece),) = leaves[0].attr("slices")
+    gradient = adjoints.get(leaves[0], graph.const(0.0))
+    graph.gradients[name, leaves[0].attr("slices")] = gradient
 
 
 def _came_back(graph: Graph, leaves: list[Value], adjoints: dict[Value, Value]) -> Value:

@@ -95,6 +95,8 @@ def _launch(host: Host) -> dict[str, Any]:
         if host.forward[0].single is None
         else "a program holds BLOCK_ROWS whole rows"
     )
+    if any(spec.scatter is not None for spec in backward):
+        whole += "; in backward the first row of an index adds up the gradients of all rows of that index"
     return {
         "grid_dimensions": {"forward": plain["forward"], "backward": strided if sums else plain["backward"]},
         "grid_description": whole

@@ -1,6 +1,7 @@
 """A KernelSpec in, the text of a Triton kernel out: whole rows, one after another or a run of elements."""
 
 from liger_dev.compiler.emit_looped import LoopedRows
+from liger_dev.compiler.emit_scattered import ScatteredRows
 from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.schedule import KernelSpec
 from liger_dev.compiler.statements import KernelText
@@ -9,7 +10,8 @@ from liger_dev.compiler.statements import indented
 
 
 def emit_kernel(graph: Graph, spec: KernelSpec) -> KernelText:
-    return (LoopedRows if spec.looped else WholeRows)(graph, spec).text()
+    kind = ScatteredRows if spec.scatter is not None else LoopedRows if spec.looped else WholeRows
+    return kind(graph, spec).text()
 
 
 class WholeRows(Statements):

@@ -4,6 +4,8 @@ import math
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -96,12 +98,22 @@ def _scalar(number: Any, order: list[str]) -> torch.Tensor:
     return torch.full([1] * len(order), number, dtype=kind)
 
 
-def laid_out(tensor: torch.Tensor, dims: Dims, slices: Slices, sizes: dict[str, int]) -> torch.Tensor:
-    """A tensor, or a slice of it, as `evaluate` wants it: one dimension an axis of `sizes`, in that order."""
+def laid_out(
+    tensor: torch.Tensor,
+    dims: Dims,
+    slices: Slices,
+    sizes: dict[str, int],
+    indices: Mapping[str, torch.Tensor] = MappingProxyType({}),
+) -> torch.Tensor:
+    """A tensor, or a slice of it, as `evaluate` wants it: one dimension an axis of `sizes`, in that order. `indices` are
+    the tensors that slices count by, by name."""
     cut = dict(slices)
     for i, piece in cut.items():
         if piece.reversed:
             tensor = tensor.flip(i)
+            continue
+        if piece.at:
+            tensor = tensor.index_select(i, indices[piece.at].reshape(-1))
             continue
         if piece.outside:
             tensor = _with_outside(tensor, i, piece, sizes)

@@ -25,7 +25,7 @@ def formula(graph: Graph, name: str, value: Value, known: Iterable[str] = (), pr
             speller = _Speller(graph, part)
             definitions[graph.names[part]] = speller.text(part)
             queue += speller.used(part)
-    first, *all_others = (f"{key} = {text}" for key, text in definitions.items())
+    first, *all_others = (f"{key} {_sign(key)} {text}" for key, text in definitions.items())
     others = [text for text in all_others if text not in printed]
     return f"{first}, where {', '.join(others)}" if others else first
 
@@ -38,12 +38,25 @@ def formulas(graph: Graph, printed: Collection[str] = ()) -> list[str]:
     for name, value in roots:
         same = graph.names.get(value)
         if same != name or same not in known:
-            lines.append(f"{name} = {same}" if same in known else formula(graph, name, value, known, printed))
+            lines.append(
+                f"{name} {_sign(name)} {same}" if same in known else formula(graph, name, value, known, printed)
+            )
         used = [v for v in graph.walk([value]) if v in graph.names]
-        reads = [v for v in used if v.op == "input" and is_moved(graph, v.attr("slices"))]
-        lines += [read for v in reads if graph.names[v] not in known and (read := _read(graph, v))]
+        reads = [v for v in used if v.op == "input" and (_index_of(v) or is_moved(graph, v.attr("slices")))]
+        reads = [v for v in reads if graph.names[v] not in known]
+        lines += [read for v in reads if (read := _read(graph, v)) and read not in lines]
         known |= {graph.names[v] for v in used}
     return lines
+
+
+def _sign(name: str) -> str:
+    """A row of a table is added to, once for each index that counts it."""
+    return "+=" if name.endswith("]") else "="
+
+
+def _index_of(leaf: Value) -> str:
+    """The input that counts the rows of a table that a leaf is made of."""
+    return next((piece.at for _, piece in leaf.attr("slices") if piece.at), "") if leaf.op == "input" else ""
 
 
 def _read(graph: Graph, leaf: Value) -> str:
@@ -53,6 +66,8 @@ def _read(graph: Graph, leaf: Value) -> str:
         axis = ", ".join(piece.axes)
         if piece.reversed:
             parts.append(f"{axis} reversed")
+        elif piece.at:
+            parts.append(piece.at)
         elif piece.first:
             parts.append(f"{axis} {'+' if piece.first > 0 else '-'} {abs(piece.first)}")
     ends = {"zero": ", or 0", "wrap": ", round the end", "": ""}
@@ -69,7 +84,9 @@ def gradient_roots(graph: Graph) -> list[tuple[str, Value]]:
         leaf = next(
             (v for v in graph.names if v.op == "input" and v.attrs == (("name", name), ("slices", slices))), None
         )
-        found.append((f"d{graph.names[leaf]}" if leaf is not None else f"d{name}", value))
+        at = [piece.at for _, piece in slices if piece.at]
+        own = f"d{graph.names[leaf]}" if leaf is not None else f"d{name}"
+        found.append((f"d{name}[{at[0]}]" if at else own, value))
     return found
 
 
@@ -96,6 +113,8 @@ class _Speller:
         return f"({text})" if strength < needs else text
 
     def spell(self, value: Value) -> tuple[str, int]:
+        if value is self.root and (index := _index_of(value)):
+            return f"{value.attr('name')}[{index}]", ATOM
         if value in self.graph.names and (value is not self.root or not value.args):
             return self.graph.names[value], ATOM
         match value.op:

@@ -28,13 +28,16 @@ def axes_of(dims: Dims) -> tuple[str, ...]:
 class Slice:
     """How a dimension of a tensor is read: elements `start + step * i`, where `start` is `first` plus the sizes of the
     axes in `after`. A slice without axes is one element. One that may leave the dimension says what is `outside`: "zero",
-    or "wrap", the dimension once more."""
+    or "wrap", the dimension once more. If `at` is given, the elements are those that the input of that name counts; one at
+    `skip` has no gradient."""
 
     axes: tuple[str, ...]
     first: int = 0
     after: tuple[str, ...] = ()
     step: int = 1
     outside: str = ""
+    at: str = ""
+    skip: int = -1
 
     @property
     def reversed(self) -> bool:

@@ -73,6 +73,15 @@ def _kernel(host: Host, spec: KernelSpec, device: str, stage: str, shapes: Shape
             f"with device_guard({device}):",
             f"    {text.name}[(triton.cdiv(n_elements, BLOCK_SIZE),)]({', '.join(args)})",
         ]
+    if spec.scatter is not None:
+        columns = "triton.cdiv(n_cols, BLOCK_COLS)"
+        blocks = ["BLOCK_ROWS=BLOCK_ROWS", "BLOCK_COLS=BLOCK_COLS", "num_warps=num_warps"]
+        args = [*text.pointers, "n_rows", "n_cols", *sizes, *scalars, *flags, *blocks]
+        return [
+            "BLOCK_ROWS, BLOCK_COLS, num_warps = scatter_settings(n_cols)",
+            f"with device_guard({device}):",
+            f"    {text.name}[(n_rows, {columns})]({', '.join(args)})",
+        ]
     stages = ["NUM_STAGES=loop_stages(n_cols)"] if spec.persistent else []
     blocks = ["BLOCK_ROWS=BLOCK_ROWS", "BLOCK_COLS=BLOCK_COLS", *stages, "num_warps=num_warps"]
     args = [*text.pointers, "n_rows", "n_cols", *sizes, *scalars, *flags, *blocks]

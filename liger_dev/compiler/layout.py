@@ -75,12 +75,16 @@ class _Addressing:
     def address(self, dims: Dims, cut: dict[int, Slice]) -> Address:
         atoms: list[tuple[str, tuple[str, ...]]] = []
         starts: list[str] = []
+        looked_up: list[str] = []
         stride: tuple[str, ...] = ()
         for i in range(len(dims) - 1, -1, -1):
             piece = cut.get(i, Slice(dims[i]))
             if piece.reversed:
                 self.reversed.update(piece.axes)
                 piece = Slice(piece.axes)
+            if piece.at:
+                looked_up.append(self.times(f"{piece.at}.to(tl.int64)", stride))
+                piece = Slice(())
             if piece.outside == "wrap":
                 self.wrapped[piece.axes[0]] = piece.first
                 piece = Slice(piece.axes)
@@ -95,7 +99,7 @@ class _Addressing:
                 starts.insert(0, self.times(start[0] if len(start) == 1 else f"({' + '.join(start)})", stride))
             stride = (*stride, *dims[i])
         terms = [self.times(self.index(run), run_stride) for run, run_stride in self.runs(atoms)]
-        return Address(" + ".join([*terms, *starts]).replace(" + -", " - ") or "0", tuple(self.sizes))
+        return Address(" + ".join([*looked_up, *terms, *starts]).replace(" + -", " - ") or "0", tuple(self.sizes))
 
     def runs(self, atoms: list[tuple[str, tuple[str, ...]]]) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
         """Atoms that follow each other in the layout and in memory, joined."""

@@ -59,7 +59,7 @@ def bounds(graph: Graph, axis: str, into: str, by: int) -> tuple[int, int]:
 
 def overlap(graph: Graph, cuts: list[Slices]) -> bool:
     """Whether reads of a tensor share elements, or leave it: what comes back from them adds up."""
-    if any(piece.outside for cut in cuts for _, piece in cut):
+    if any(piece.outside or piece.at for cut in cuts for _, piece in cut):
         return True
     single = [cut for cut in cuts if any(not piece.axes for _, piece in cut)]
     return len(cuts) > 1 and (any(is_moved(graph, cut) for cut in cuts) or () in cuts and len(single) == 1)
@@ -166,7 +166,7 @@ class _Mover:
         move = self.move
         if own.reversed and move.reversed:
             return Slice(dim)
-        plain = own.step == 1 and not own.after and len(dim) == 1 and len(own.axes) == 1
+        plain = own.step == 1 and not own.after and not own.at and len(dim) == 1 and len(own.axes) == 1
         if not plain or move.reversed or not related(self.graph, move.axes[0], dim[0]):
             raise self.refuse(value, f"a part of {value.attr('name')}")
         if move.outside == "wrap" and own.outside != "wrap":

@@ -130,6 +130,7 @@ _HELPERS = (
     "loop_stages",
     "row_settings",
     "row_shape",
+    "scatter_settings",
     "sm_count",
 )
 

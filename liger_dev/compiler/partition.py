@@ -41,6 +41,8 @@ def partition(graph: Graph, saved: Iterable[str] | None = None) -> Plan:
     choice = _Choice(graph, cols, host, wanted)
     for gradient in graph.gradients.values():
         choice.visit(gradient)
+    for index in _indices(graph, [*choice.saved]):
+        choice.saved[index] = None
     if wanted is not None:
         choice.check(wanted)
     needed = graph.walk(graph.gradients.values(), choice.saved)
@@ -48,6 +50,13 @@ def partition(graph: Graph, saved: Iterable[str] | None = None) -> Plan:
     recomputed = [v for v in needed if v in choice.forward and v in graph.names and v not in choice.saved and v.args]
     ranked = sorted(choice.saved, key=lambda v: (order[v.attr("name")] if v.op == "input" else len(order), v.index))
     return Plan(cols, host, tuple(ranked), tuple(recomputed))
+
+
+def _indices(graph: Graph, saved: list[Value]) -> list[Value]:
+    """The inputs that count the rows of tables, where backward reads these rows or adds to them."""
+    cuts = [value.attr("slices") for value in saved if value.op == "input"] + [cut for _, cut in graph.gradients]
+    names = {piece.at for cut in cuts for _, piece in cut if piece.at}
+    return [item.value for item in graph.inputs if item.name in names]
 
 
 def _columns(graph: Graph) -> frozenset[str]:

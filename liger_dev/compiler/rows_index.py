@@ -7,7 +7,9 @@ its gradient.
 from typing import Any
 
 from liger_dev.compiler.ir import Graph
+from liger_dev.compiler.ir import Slice
 from liger_dev.compiler.ir import Value
+from liger_dev.compiler.ir import axes_of
 from liger_dev.compiler.ir import is_const
 from liger_dev.compiler.lowering import Lowering
 from liger_dev.compiler.lowering import Row
@@ -140,15 +142,16 @@ def _soft_cross_entropy(state: Lowering, t: Term, target: Term, weight: Any, red
 
 
 def _index(state: Lowering, x: Any, indices: Any) -> Term:
-    """`weight[target]` of a vector, and `x[torch.arange(n), target]`: an element of each row. Rows of a matrix would
-    need a gradient that scatters."""
+    """`weight[target]`: elements of a vector, rows of a matrix; and `x[torch.arange(n), target]`: an element of each row."""
     t = state.term(x)
     found = [None if index is None else state.term(index) for index in indices]
     if any(term is not None and term.value.dtype == "bool" for term in found):
         raise state.refuse("how many elements a mask picks depends on data", "write it with torch.where")
+    if len(found) == 1 < len(t.dims) and indices[0] is not None:
+        return looked_up(state, t, indices[0])
     chosen = [i for i, term in enumerate(found) if term is not None and not _counts(t, i, term)]
     if len(chosen) != 1 or None in found or len(found) != len(t.dims) or len(t.dims[chosen[0]]) != 1:
-        raise state.refuse("it picks rows, whose gradient scatters")
+        raise state.refuse("it picks by several indices, or along other dimensions than the first")
     (position,) = chosen
     index = found[position]
     assert index is not None, "checked above"
@@ -174,9 +177,42 @@ def _scatter(state: Lowering, x: Any, dim: int, index: Any, value: Any, **rest: 
     return result(state, state.graph.where(chosen, v.value, t.value), [t], t.dims)
 
 
+def looked_up(state: Lowering, table: Term, index: Any, skip: int = -1) -> Term:
+    """The rows of a table that an input counts."""
+    i, value = state.term(index), table.value
+    if i.value.op != "input" or i.value.attr("slices") or i.value.dtype != "int":
+        raise state.refuse("it picks rows by an index that is no input", "pass the index as an argument")
+    if value.op != "input" or value.attr("slices") or any(len(dim) != 1 for dim in table.dims):
+        raise state.refuse("it picks rows of what is no input", "pick the rows first")
+    rest = axes_of(table.dims[1:])
+    if set(axes_of(i.dims)) & set(axes_of(table.dims)):
+        raise state.refuse("it picks rows by an index along an axis of the table itself")
+    state.graph.picks[i.value, table.dims[0][0]] = None
+    piece = Slice(axes_of(i.dims), at=i.value.attr("name"), skip=skip)
+    axes = (*axes_of(i.dims), *rest)
+    rows = state.graph.input(value.attr("name"), axes, value.dtype, ((0, piece),))
+    return result(state, rows, [table], (*i.dims, *table.dims[1:]))
+
+
+def _embedding(
+    state: Lowering, weight: Any, index: Any, padding: int = -1, by_frequency: bool = False, sparse: bool = False
+) -> Term:
+    if by_frequency or sparse:
+        raise state.refuse("its gradient is sparse or scaled by frequency")
+    return looked_up(state, state.term(weight), index, padding)
+
+
+def _index_select(state: Lowering, x: Any, dim: int, index: Any) -> Term:
+    if dim != 0:
+        raise state.refuse("it picks along another dimension than the first")
+    return looked_up(state, state.term(x), index)
+
+
 INDEXED: dict[str, Row] = {
     "aten.gather.default": _gather,
     "aten.index.Tensor": _index,
+    "aten.embedding.default": _embedding,
+    "aten.index_select.default": _index_select,
     "aten.one_hot.default": _one_hot,
     "aten.scatter.value": _scatter,
     "aten.scatter.src": _scatter,

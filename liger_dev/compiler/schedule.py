@@ -67,7 +67,8 @@ class Accumulator:
 @dataclass(frozen=True)
 class KernelSpec:
     """One kernel. A persistent one strides over rows; a looped one takes rows in blocks of columns, in passes. It is
-    launched if the constexpr `when` would hold. Of the gradients in `totals` it leaves one sum a row, in float32."""
+    launched if the constexpr `when` would hold. Of the gradients in `totals` it leaves one sum a row, in float32. One with
+    `scatter` adds its rows up in the rows of a table that the input `scatter` counts."""
 
     name: str
     layout: Layout
@@ -78,6 +79,7 @@ class KernelSpec:
     looped: bool = False
     when: str = ""
     totals: tuple[Accumulator, ...] = ()
+    scatter: Value | None = None
 
     @property
     def persistent(self) -> bool:
@@ -101,6 +103,7 @@ def forward_launches(graph: Graph, plan: Plan, operation: str) -> list[Launch]:
     """Load inputs; store outputs, what backward wants beside them, and rows that the wrapper adds up."""
     order = {item.name: i for i, item in enumerate(graph.inputs)}
     leaves = [v for v in graph.walk(o.value for o in graph.outputs) if v.op == "input"]
+    leaves = list(dict.fromkeys([*leaves, *(index for leaf in leaves for index in index_leaves(graph, leaf))]))
     loads = {v: _leaf_place(graph, v) for v in sorted(leaves, key=lambda v: (order[v.attr("name")], v.index))}
     stores: list[Store] = []
     for output in graph.outputs:
@@ -122,6 +125,12 @@ def forward_launches(graph: Graph, plan: Plan, operation: str) -> list[Launch]:
         spec = _spec(graph, f"_{operation}{suffix}_forward", loads, own, ())
         launches.append(_launch(graph, spec, loop_only, long_rows(graph, spec.layout)))
     return launches
+
+
+def index_leaves(graph: Graph, leaf: Value) -> list[Value]:
+    """The inputs that count the rows that a leaf is made of."""
+    names = [piece.at for _, piece in leaf.attr("slices") if piece.at]
+    return [next(item.value for item in graph.inputs if item.name == name) for name in names]
 
 
 def long_rows(graph: Graph, layout: Layout) -> bool:
@@ -194,8 +203,17 @@ class _Backward:
     def launches(self) -> list[Launch]:
         stores: list[Store] = []
         sums: list[Value] = []
+        scattered: list[Launch] = []
         for (name, cut), value in self.graph.gradients.items():
             if self.owner[value] != name or value.op == "const":
+                continue
+            if any(piece.at for _, piece in cut):
+                if self.reduces(value):
+                    rows = self.kept_rows(name, cut)
+                    stores.append(Store(rows, value, self.guards[name]))
+                    scattered.append(self.scatter_launch(name, cut, value, rows))
+                else:
+                    scattered.append(self.scatter_launch(name, cut, value))
                 continue
             terms = self.sum_terms(value)
             if terms:
@@ -219,7 +237,28 @@ class _Backward:
             suffixes.add(suffix)
             launches.append(self.tile_launch(f"_{self.operation}{suffix}_backward", own, accumulated))
         launches += [self.sum_launch(value) for value in left]
-        return launches
+        return [*launches, *scattered]
+
+    def reduces(self, value: Value) -> bool:
+        return any(along(v) for v in self.graph.walk([value], self.loads) if v not in self.loads)
+
+    def kept_rows(self, name: str, cut: Slices) -> Place:
+        """Where the gradients of rows that were looked up are kept, if each needs its whole row."""
+        axes = read_axes(self.graph.dims_of(name), cut)
+        return Place(f"d{name}_rows", tuple((axis,) for axis in axes), exact=True)
+
+    def scatter_launch(self, name: str, cut: Slices, value: Value, kept: Place | None = None) -> Launch:
+        """A kernel of its own for what the rows that were looked up in a table give back to it."""
+        dims = self.graph.dims_of(name)
+        ((_, piece),) = cut
+        (index,) = index_leaves(self.graph, self.graph.input(name, (), "float", cut))
+        stores = (Store(Place(f"d{name}", dims, cut), value),)
+        layout = Layout(piece.axes, tuple(axis for dim in dims[1:] for axis in dim))
+        given = {value: kept} if kept is not None else _used(self.graph, self.loads, [value])
+        loads = given | {index: _leaf_place(self.graph, index)}
+        kernel = f"_{self.operation}_d{name}_kernel"
+        spec = KernelSpec(kernel, layout, loads, stores, when=self.guards[name], scatter=index)
+        return Launch(None, (spec,))
 
     def sum_terms(self, value: Value) -> list[Value]:
         """The sums over rows that a gradient is made of: one as a rule, several where heads of two kinds share it."""
@@ -324,6 +363,7 @@ def _groups(graph: Graph, values: list[Value], stop: Iterable[Value]) -> list[se
 
 def _used(graph: Graph, loads: dict[Value, Place], roots: list[Value]) -> dict[Value, Place]:
     needed = set(graph.walk(roots, loads))
+    needed |= {index for value in list(needed) if value.op == "input" for index in index_leaves(graph, value)}
     return {value: place for value, place in loads.items() if value in needed}
 
 

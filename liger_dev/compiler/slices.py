@@ -65,7 +65,7 @@ class Slicer:
         position = self.dim_of(value, axis)
         slices = dict(value.attr("slices"))
         outer = slices.get(position, Slice(self.graph.dims_of(value.attr("name"))[position]))
-        if outer.outside or outer.reversed:
+        if outer.outside or outer.reversed or outer.at:
             raise Unsupported(f"a part of {axis} that is read at other positions", value.attr("name"))
         if outer.step != 1 and piece.after:
             raise Unsupported(f"a slice of a strided slice of {axis}", value.attr("name"))

@@ -93,6 +93,7 @@ class Statements:
         self.speller = Speller(graph, spec.layout, self.like, self.reduction)
         self.shared: dict[str, str] = {}
         roots = [*(s.value for s in spec.stores), *(a.operand for a in spec.accumulators)]
+        roots += self._indices(roots)
         self.values = sorted(graph.walk(roots, spec.loads), key=lambda v: v.index)
         self.uses = self._count_uses(roots)
         self.names = self._local_names()
@@ -105,6 +106,13 @@ class Statements:
 
     def kind(self, value: Value) -> str:
         return self.layout.kind(value)
+
+    def _indices(self, roots: list[Value]) -> list[Value]:
+        """The loads that say where others are."""
+        loaded = [v for v in self.graph.walk(roots, self.spec.loads) if v in self.spec.loads]
+        names = {piece.at for v in loaded for _, piece in self.spec.loads[v].slices if piece.at}
+        names |= {self.spec.scatter.attr("name")} if self.spec.scatter is not None else set()
+        return [v for v, place in self.spec.loads.items() if place.name in names and not place.slices]
 
     def _count_uses(self, roots: list[Value]) -> dict[Value, int]:
         uses = dict.fromkeys(self.values, 0)
@@ -283,6 +291,8 @@ class Statements:
         if not self.layout.flat and text.startswith(("rows * n_cols + cols + ", "rows * n_cols + cols - ")):
             self.plain = True
             return f"{place.name}_ptr + {text.replace('rows * n_cols + cols', 'offsets', 1)}"
+        if _counted_by(place):
+            return f"{place.name}_ptr + {text}"
         if text not in self.shared:
             self.shared[text] = unique(f"{owner}_offsets", {*self.shared.values(), *_RESERVED})
             outside = self.spec.persistent and kind in ("col", "scalar")
@@ -291,6 +301,8 @@ class Statements:
 
     def _load(self, value: Value) -> str:
         place, kind = self.spec.loads[value], self.kind(value)
+        for index in (v for v in self.spec.loads if v.op == "input" and v.attr("name") in _counted_by(place)):
+            self.bind(index)
         pointer = self.at(place, kind, self.name_of(value))
         if kind == "scalar":
             text = f"tl.load({pointer})"
@@ -374,6 +386,10 @@ class Statements:
 
     def lines(self) -> list[str]:
         raise NotImplementedError
+
+
+def _counted_by(place: Place) -> list[str]:
+    return [piece.at for _, piece in place.slices if piece.at]
 
 
 def scan_text(value: Value, operand: str) -> str:

@@ -14,7 +14,9 @@ from torch.overrides import TorchFunctionMode
 from liger_dev.compiler.evaluate import evaluate
 from liger_dev.compiler.evaluate import laid_out
 from liger_dev.compiler.ir import Graph
+from liger_dev.compiler.ir import Slices
 from liger_dev.compiler.ir import Value
+from liger_dev.compiler.ir import axes_of
 from liger_dev.compiler.slices import output_slices
 from liger_dev.errors import Unsupported
 from liger_dev.records import Reference
@@ -118,6 +120,8 @@ def _verify_at(
     values = [value for _, _, value in roots]
     leaves = {v: _leaf(graph, v, known, sizes) for v in graph.walk(values) if v.op == "input"}
     for (name, cut, value), got in zip(roots, evaluate(graph, values, leaves, scalars, sizes)):
+        if any(piece.at for _, piece in cut):
+            got, cut = _scattered(graph, name, got, cut, tensors, sizes), ()
         want = laid_out(expected[name], graph.dims_of(name), cut, sizes)
         _compare(reference, graph, name + setting, value, got, want)
     if not setting and all(float(g.abs().max()) < _TOLERANCE for g in gradients.values()):
@@ -145,7 +149,24 @@ def _compare(
 
 def _leaf(graph: Graph, value: Value, known: dict[str, torch.Tensor], sizes: dict[str, int]) -> torch.Tensor:
     name = value.attr("name")
-    return laid_out(known[name].detach(), graph.dims_of(name), value.attr("slices"), sizes)
+    return laid_out(known[name].detach(), graph.dims_of(name), value.attr("slices"), sizes, known)
+
+
+def _scattered(
+    graph: Graph, name: str, rows: torch.Tensor, cut: Slices, tensors: dict[str, torch.Tensor], sizes: dict[str, int]
+) -> torch.Tensor:
+    """The gradient of a table from those of the rows that were looked up in it."""
+    dims, order = graph.dims_of(name), list(sizes)
+    ((_, piece),) = cut
+    rest = axes_of(dims[1:])
+    wanted = [order.index(axis) for axis in (*piece.axes, *rest)]
+    full = rows.expand([n if axis in (*piece.axes, *rest) else 1 for axis, n in sizes.items()])
+    flat = full.permute([*wanted, *(i for i in range(len(order)) if i not in wanted)])
+    index = tensors[piece.at].reshape(-1)
+    table = torch.zeros(sizes[dims[0][0]], *(sizes[axis] for axis in rest), dtype=torch.float64)
+    kept = (index != piece.skip).double().reshape(-1, *[1] * len(rest))
+    table.index_add_(0, index, flat.reshape(len(index), *table.shape[1:]) * kept)
+    return laid_out(table, dims, (), sizes)
 
 
 def _random(graph: Graph, tensor: Tensor, generator: torch.Generator) -> torch.Tensor:

@@ -205,8 +205,12 @@ def backward_lines(host: Host, gradients: Sequence[str], given: dict[str, str] |
         for name in dict.fromkeys(store.place.name for store in spec.stores if not spec.totals):
             if name not in filled:
                 filled.add(name)
-                guard = next(store.guard for store in spec.stores if store.place.name == name) or spec.when
-                lines.append(conditional(f"{name} = {_empty_gradient(host, name, shapes, lead)}", guard))
+                store = next(store for store in spec.stores if store.place.name == name)
+                if store.place.exact:
+                    memory = f"torch.empty({shapes.shape(store.place.dims)}, dtype=torch.float32, device={lead}.device)"
+                else:
+                    memory = _empty_gradient(host, name, shapes, lead)
+                lines.append(conditional(f"{name} = {memory}", store.guard or spec.when))
         for acc in _sliced(launch):
             if acc.place.name not in filled:
                 filled.add(acc.place.name)
@@ -255,6 +259,8 @@ def _is_float(host: Host, name: str) -> bool:
 def _covered(host: Host, name: str) -> bool:
     """Whether the stored slices of a gradient fill it."""
     extents, dims = host.graph.extents, host.graph.dims_of(name)
+    if any(piece.at for owner, cut in host.graph.gradients if owner == name for _, piece in cut):
+        return False
     total = 0
     for (owner, cut), value in host.graph.gradients.items():
         if owner == name and value.op != "const":

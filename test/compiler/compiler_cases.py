@@ -38,6 +38,7 @@ GOLDEN = (
     "casting_rms_norm",
     "reduced_kl_div",
     "cumulative_sum",
+    "embedding",
 )
 CASES = (*GOLDEN, "gemma_rms_norm", "l2_norm", "log_softmax", "geglu", "geglu_erf", "relu_squared")
 ROWS = ("B", "T", "H")

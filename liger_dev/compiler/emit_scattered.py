@@ -1,0 +1,62 @@
+"""The gradient of rows that were looked up in a table in, the kernel that adds them up row by row of the table out."""
+
+from liger_dev.compiler.statements import Statements
+from liger_dev.compiler.statements import indented
+
+
+class ScatteredRows(Statements):
+    """A program a row and block of columns: the first row of an index takes the gradients of all rows of that index.
+
+    Each row of the table is written once, by sums in a fixed order: no atomics, and the same bits each time.
+    """
+
+    def lines(self) -> list[str]:
+        index = self.spec.scatter
+        assert index is not None
+        (store,) = self.spec.stores
+        name, pointer = self.name_of(index), self.at(self.spec.loads[index], "row", self.name_of(index))
+        self.speller.bound[index] = name
+        for value in self.spec.loads:
+            if value in self.uses and value is not index:
+                self.bind(value)
+        self._bind_in_order([store.value])
+        self.bind(store.value)
+        text, gradient = self.speller.text(store.value), store.place.name
+        if self.row_lanes.of(store.value) != 0.0:
+            text = f"tl.where(mask, {text}, 0.0)"
+        self.block.tail.append(f"{gradient} += {text}")
+        loads = [
+            "rows = (start + tl.arange(0, BLOCK_ROWS).to(tl.int64))[:, None]",
+            f"{name} = tl.load({pointer}, mask=rows < n_rows, other=0)",
+            f"row_mask = (rows < n_rows) & ({name} == own)",
+            "mask = row_mask & col_mask",
+            *self._offsets(),
+            *self.block.lines(),
+        ]
+        return [
+            "row = tl.program_id(0)",
+            "cols = (tl.program_id(1) * BLOCK_COLS + tl.arange(0, BLOCK_COLS))[None, :]",
+            "col_mask = cols < n_cols",
+            f"own = tl.load({name}_ptr + row)",
+            "",
+            "# The first row of an index adds up all its rows in their order: no atomics, the same bits each time.",
+            "earlier = 0",
+            "for start in range(0, row, BLOCK_ROWS):",
+            "    rows = start + tl.arange(0, BLOCK_ROWS)",
+            f"    {name} = tl.load({name}_ptr + rows, mask=rows < row, other=0)",
+            f"    earlier += tl.sum(((rows < row) & ({name} == own)).to(tl.int32))",
+            f"if {self._is_first()}:",
+            *indented(
+                [
+                    f"{gradient} = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)",
+                    "for start in range(row, n_rows, BLOCK_ROWS):",
+                    *indented(loads),
+                    f"total = tl.sum({gradient}, axis=0, keep_dims=True)",
+                    f"tl.store({gradient}_ptr + own.to(tl.int64) * n_cols + cols, total, mask=col_mask)",
+                ]
+            ),
+        ]
+
+    def _is_first(self) -> str:
+        (piece,) = (piece for _, piece in self.spec.stores[0].place.slices)
+        return f"(earlier == 0) & (own != {piece.skip})" if piece.skip >= 0 else "earlier == 0"
