@@ -16,7 +16,7 @@ from liger_dev.records import Scalar
 from liger_dev.records import Tensor
 
 # Rows and columns: few rows of odd lengths, since the interpreter runs programs one after another. 37 rows are more
-# than one block of short rows, and no multiple of it.
+# than one block of short rows, and no multiple of it. 8193 columns are wide: what follows a reduction is loaded again.
 _ANY_RANK = (
     ((2, 3), 127),
     ((6,), 1),
@@ -26,6 +26,7 @@ _ANY_RANK = (
     ((3,), 128),
     ((5,), 1023),
     ((1, 2), 4097),
+    ((2,), 8193),
     ((0,), 33),
 )
 _LARGE_ANY_RANK = (((4, 512), 4096), ((3, 17), 16385), ((4099,), 1000), ((1,), 32768))

@@ -41,7 +41,7 @@ REFUSED = {
     "tolerances": "they are derived from the error that eager PyTorch makes",
 }
 
-_PERSISTENT = re.compile(r"\(min\((cdiv\(n_rows, BLOCK_ROWS\)|n_rows), (?:(\d+) \* )?sm_count\),\)")
+_PERSISTENT = re.compile(r"\(min\((cdiv\(n_rows, BLOCK_ROWS\)|n_rows), (?:(\d+|per_sm) \* )?sm_count\),\)")
 
 
 def options(derived: KernelProfile, edited: KernelProfile) -> dict[str, Any]:
@@ -85,8 +85,9 @@ def _grid(derived: KernelProfile, edited: KernelProfile) -> dict[str, Any]:
         usual = derived.grid_dimensions[stage]
         strided = _PERSISTENT.fullmatch(usual)
         match = _PERSISTENT.fullmatch(text)
-        if strided and match and int(match[2] or 1) > 0:
-            chosen["programs_per_sm"] = int(match[2] or 1)
+        programs = match[2] or "1" if match else ""
+        if strided and match and programs != "0":
+            chosen["programs_per_sm"] = 0 if programs == "per_sm" else int(programs)
             one_row += [stage] if match[1] == "n_rows" else []
         elif text == "(n_rows,)" and usual == "(cdiv(n_rows, BLOCK_ROWS),)":
             one_row.append(stage)

@@ -14,6 +14,7 @@ from liger_dev.compiler.autodiff import name_gradients
 from liger_dev.compiler.describe import describe
 from liger_dev.compiler.emit import emit_kernel
 from liger_dev.compiler.expand import expand
+from liger_dev.compiler.fused import fuse
 from liger_dev.compiler.host import Host
 from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Output
@@ -59,9 +60,10 @@ def compile_op(reference: Reference, options: dict[str, Any]) -> CompiledOp:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder).resolve()
         fn, path, chosen = load_function(reference, source), source / f"{reference.name}.py", Options.from_json(options)
+        fused = chosen.saved is None and all(len(scalar.choices) < 2 for scalar in reference.scalars)
 
         def make(own: Reference, names: tuple[str, ...]) -> Host:
-            return scheduled(own, differentiated(own, fn, path, names), chosen)
+            return scheduled(own, differentiated(own, fn, path, names), chosen, fused)
 
         narrowed, hosts, notes = variants(reference, make)
     shared = share_kernels(hosts)
@@ -100,11 +102,12 @@ def _settle_counts(graph: Graph, reference: Reference, fn: Callable[..., Any]) -
                 graph.sizes[axis] = re.sub(rf"\b{name}\b", number, size)
 
 
-def scheduled(reference: Reference, graph: Graph, options: Options) -> Host:
-    """Plan, kernels and their text."""
+def scheduled(reference: Reference, graph: Graph, options: Options, fused: bool = True) -> Host:
+    """Plan, kernels and their text; `fused`: forward may make the gradients of a loss."""
     plan = partition(graph, options.saved)
+    plan = fuse(graph, plan) if fused else plan
     forward = forward_launches(graph, plan, reference.name)
-    backward = backward_launches(graph, plan, reference.name)
+    backward = [] if plan.fused else backward_launches(graph, plan, reference.name)
     specs = [
         spec
         for launches in (forward, backward)

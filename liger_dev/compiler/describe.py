@@ -88,8 +88,7 @@ def _launch(host: Host) -> dict[str, Any]:
         for stage in ("forward", "backward")
     }
     blocks = "n_rows" if "backward" in options.one_row else "cdiv(n_rows, BLOCK_ROWS)"
-    factor = f"{options.programs_per_sm} * " if options.programs_per_sm != 1 else ""
-    strided = f"(min({blocks}, {factor}sm_count),)"
+    strided = f"(min({blocks}, {options.programs_per_sm or 'per_sm'} * sm_count),)"
     whole = (
         "a program takes BLOCK_ROWS rows, block of columns by block"
         if host.forward[0].single is None

@@ -1,12 +1,17 @@
 """A KernelSpec in, the text of a Triton kernel out: whole rows, one after another or a run of elements."""
 
+import re
+
 from liger_dev.compiler.emit_looped import LoopedRows
 from liger_dev.compiler.emit_scattered import ScatteredRows
 from liger_dev.compiler.ir import Graph
+from liger_dev.compiler.ir import Value
 from liger_dev.compiler.schedule import KernelSpec
 from liger_dev.compiler.statements import KernelText
 from liger_dev.compiler.statements import Statements
 from liger_dev.compiler.statements import indented
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 def emit_kernel(graph: Graph, spec: KernelSpec) -> KernelText:
@@ -29,6 +34,8 @@ class WholeRows(Statements):
             self._bind_in_order([store.value])
             self._store(store)
         self._accumulate()
+        if self.spec.persistent:
+            self._reload()
 
     def _accumulate(self) -> None:
         for acc in self.spec.accumulators:
@@ -39,6 +46,42 @@ class WholeRows(Statements):
                 text = f"tl.where(mask, {text}, 0.0)"
             reduced = f"tl.sum({text})" if not acc.value.axes else f"tl.sum({text}, axis=0, keep_dims=True)"
             self._guarded(acc.guard, f"{acc.name} += {reduced}")
+
+    def _reload(self) -> None:
+        """Lets wide rows load and compute again, after the last reduction, what they can't keep in registers until then.
+
+        What is the same for all rows is then loaded with each of them, too.
+        """
+        body = self.block.body
+        last = max((i for i, line in enumerate(body) if "axis=1" in line), default=-1)
+        after = [*body[last + 1 :], *self.block.tail]
+        again = self._needed([*self.head, *self.block.loads, *body[: last + 1]], after)
+        if last < 0 or not again or any(v.op == "cumsum" for v in self.values):
+            return
+        self.reloads = True
+        columns = [line for line in self.head if self.kind(self._target(line)) == "col"]
+        if columns:
+            self.head = [line for line in self.head if line not in columns]
+            self.head += ["if not RELOAD:", *indented(columns)]
+            self.block.loads[:0] = ["if RELOAD:", *indented(columns)]
+        body[last + 1 :] = ["if RELOAD:  # what did not stay in registers", *indented(again), *body[last + 1 :]]
+
+    def _needed(self, before: list[str], after: list[str]) -> list[str]:
+        """The statements of `before`, in order, whose tiles and columns `after` reads, as it has to repeat them."""
+        lines: list[str] = []
+        words = set(_NAME.findall("\n".join(after)))
+        for line in reversed(before):
+            value = self._target(line)
+            name = self.name_of(value)
+            if name in words and self.kind(value) in ("tile", "col"):
+                words |= set(_NAME.findall(line))
+                if value in self.spec.loads:
+                    line = f"{name} = {self._load(value, 'evict_first' if self.read_once(value) else 'evict_last')}"
+                lines.insert(0, line)
+        return lines
+
+    def _target(self, line: str) -> Value:
+        return self.assigned[line.split(" = ", 1)[0]]
 
     def _flat(self) -> list[str]:
         return [

@@ -2,10 +2,13 @@
 
 import math
 
+from dataclasses import replace
+
 from liger_dev.compiler.ir import Value
 from liger_dev.compiler.layout import SCANS
 from liger_dev.compiler.passes import Pass
 from liger_dev.compiler.passes import arrange
+from liger_dev.compiler.schedule import Store
 from liger_dev.compiler.statements import FILL
 from liger_dev.compiler.statements import Block
 from liger_dev.compiler.statements import Statements
@@ -16,10 +19,10 @@ from liger_dev.compiler.statements import indented
 class LoopedRows(Statements):
     """Programs that go through their rows block by block."""
 
-    # Rows in blocks of columns
+    backwards = False
 
     def lines(self) -> list[str]:
-        passes, after = arrange(self.graph, self.spec, self.values)
+        passes, after = arrange(self.graph, self.spec, self.values, self.singles)
         lines = [
             "rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]",
             "row_mask = rows < n_rows",
@@ -28,21 +31,41 @@ class LoopedRows(Statements):
             if value in self.uses and self.kind(value) in ("row", "scalar"):
                 self.bind(value)
         lines += [line for line in self._drain() if line]
-        for one in passes:
-            lines += self._pass(one)
-        for store in after:
+        for i, one in enumerate(passes):
+            guard = "" if any(p.reductions or p.online for p in passes[i:]) else _guard(one)
+            if guard:  # nothing more is reduced: all row values are known
+                lines += self._row_stores(after)
+                after = []
+            self._plan_cache(passes[:i], one, passes[i + 1 :])
+            lines += self._pass(one, guard)
+        return lines + self._row_stores(after)
+
+    def _row_stores(self, stores: list[Store]) -> list[str]:
+        for store in stores:
             self._bind_in_order([store.value])
             self._store(store)
-        rest = self._drain()
-        return lines + (["", *[line for line in rest if line]] if rest else [])
+        lines = self._drain()
+        return ["", *[line for line in lines if line]] if lines else []
+
+    def _plan_cache(self, before: list[Pass], one: Pass, after: list[Pass]) -> None:
+        """What another pass reads again should stay in the cache, at the cost of what nobody reads any more.
+
+        Cross entropy and its gradient, 8192 rows of 32000 columns on an H200: 0.313 ms, without hints 0.350.
+        """
+        tiles = [v for v in one.loads if self.read_once(v)]
+        earlier, later = ({v for p in passes for v in p.loads} for passes in (before, after))
+        self.evictions = {v: "evict_last" if v in later else "evict_first" for v in tiles if v in earlier | later}
+        self.last_use = bool(tiles) and not later.intersection(tiles) and bool(earlier.intersection(tiles))
+        self.backwards = len(before) % 2 == 1 and bool(earlier.intersection(tiles))
 
     def _drain(self) -> list[str]:
         """The statements gathered so far; a new block begins, and addresses are made anew in it."""
         lines, self.block = self.block.lines(), Block()
         return lines
 
-    def _pass(self, one: Pass) -> list[str]:
-        """One loop over a row's blocks of columns, and the row values that are known after it."""
+    def _pass(self, one: Pass, guard: str) -> list[str]:
+        """One loop over a row's blocks of columns, if `guard` holds, and the row values that are known after it."""
+        known = dict(self.speller.bound)
         before = self._row_values([*one.needs])
         bound, shared = dict(self.speller.bound), dict(self.shared)
         starts = [line for value in one.reductions for line in self._start(value)]
@@ -67,12 +90,23 @@ class LoopedRows(Statements):
         for value in one.reductions:
             self._continue(value)
         for store in one.stores:
-            self._store(store)
+            self._store(replace(store, guard="") if store.guard == guard else store)
         body = self._loop_head() + self._drain()
         self.speller.bound, self.shared = bound, shared
         for value in (*one.reductions, *(v for pair in one.online for v in pair)):
             self.speller.bound[value] = self.name_of(value)
-        return [*before, "", *starts, _loop(scans), *indented(body)]
+        loop = [_loop(scans)]
+        if self.backwards:
+            loop = [
+                "# Backwards, since the last block is the likeliest to be in the cache.",
+                "n_blocks = tl.cdiv(n_cols, BLOCK_COLS)",
+                "for block in range(n_blocks):",
+            ]
+        self.evictions, self.last_use, self.backwards = {}, False, False
+        if guard:
+            self.speller.bound = known
+            return ["", f"if {guard}:", *indented([*before, *starts, *loop, *indented(body)])]
+        return [*before, "", *starts, *loop, *indented(body)]
 
     def _carry(self, scan: Value) -> str:
         return f"{self.name_of(scan)}_before"
@@ -91,9 +125,9 @@ class LoopedRows(Statements):
 
     def _loop_head(self) -> list[str]:
         text = "\n".join(self.block.all())
-        head = ["cols = (start + tl.arange(0, BLOCK_COLS))[None, :]"]
-        if any(" * " in line and "cols" in line for line in self.block.addresses):
-            head = ["cols = (start + tl.arange(0, BLOCK_COLS).to(tl.int64))[None, :]"]
+        wide = any(" * " in line and "cols" in line for line in self.block.addresses)
+        first = "(n_blocks - 1 - block) * BLOCK_COLS" if self.backwards else "start"
+        head = [f"cols = ({first} + tl.arange(0, BLOCK_COLS){'.to(tl.int64)' if wide else ''})[None, :]"]
         if "col_mask" in text:
             head.append("col_mask = cols < n_cols")
         head.append("mask = row_mask & col_mask" if "col_mask" in text else "mask = row_mask & (cols < n_cols)")
@@ -149,6 +183,12 @@ def _loop(scans: list[Value]) -> str:
     if any(value.attr("reverse") for value in scans):
         return "for start in range((n_cols - 1) // BLOCK_COLS * BLOCK_COLS, -1, -BLOCK_COLS):"
     return "for start in range(0, n_cols, BLOCK_COLS):"
+
+
+def _guard(one: Pass) -> str:
+    """The condition for a pass that does nothing but store gradients."""
+    guards = dict.fromkeys(store.guard for store in one.stores)
+    return " or ".join(guards) if all(guards) else ""
 
 
 def _zeros(op: str) -> str:

@@ -60,6 +60,10 @@ def _rewrite(graph: Graph, value: Value, args: tuple[Value, ...], done: dict[Val
         return graph.sub(log, graph.sub(args[1], peak))
     if args == value.args:
         return value
+    for quotient, factor in (args, args[::-1]) if value.op == "mul" else ():
+        fresh = quotient not in value.args and quotient.op == "div"
+        if fresh and factor.axes <= quotient.args[1].axes < quotient.args[0].axes:
+            return graph.mul(quotient.args[0], graph.div(factor, quotient.args[1]))  # one division a row
     return graph.make(value.op, *args, axes=value.axes, dtype=value.dtype, **dict(value.attrs))
 
 

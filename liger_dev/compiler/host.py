@@ -51,6 +51,8 @@ class Host:
 
     @property
     def backward_scalars(self) -> list[str]:
+        if self.plan.fused:
+            return self.scalars
         texts = [text for launch in self.backward for text in self.kernels(launch)]
         used = {name for text in texts for name in (*text.scalars, *text.statics)}
         return [name for name in self.scalars if name in used]
@@ -58,7 +60,8 @@ class Host:
     @property
     def guards(self) -> list[str]:
         """`NEEDS_DX` of all inputs with a gradient of their own, in the order of the inputs; none when there is one."""
-        specs = [s for launch in self.backward for s in ((launch.single,) if launch.single else ()) + launch.looped]
+        specs = [s for launch in self.forward if self.plan.fused for s in launch.looped]
+        specs += [s for launch in self.backward for s in ((launch.single,) if launch.single else ()) + launch.looped]
         used = {guard for spec in specs for guard in (*spec.guards, spec.when)}
         return [guard for name in self.input_names if (guard := f"NEEDS_D{name.upper()}") in used]
 
@@ -83,7 +86,7 @@ class Host:
             for spec in ((launch.single,) if launch.single else ()) + launch.looped
             for place in spec.loads.values()
         }
-        return [name for o in self.graph.outputs if (name := f"d{o.name}") in read]
+        return [name for o in self.graph.outputs if (name := f"d{o.name}") in read or self.plan.fused]
 
     @property
     def owner(self) -> dict[str, str]:
@@ -115,6 +118,7 @@ def function_values(hosts: Sequence[Host]) -> dict[str, Any]:
     outputs = [output.name for output in first.graph.outputs]
     saved = list(dict.fromkeys(name for host in hosts for name in host.saved))
     owner = _owners(hosts)
+    gradients = list(dict.fromkeys(f"d{name}" for name in owner.values()))
     needs: dict[str, dict[int, None]] = {}
     for host in hosts:
         for guard, positions in host.needs.items():
@@ -125,7 +129,8 @@ def function_values(hosts: Sequence[Host]) -> dict[str, Any]:
     tensors = [tensor.name for tensor in first.reference.tensors]
     return {
         "outputs": outputs,
-        "results": [*outputs, *(name for name in saved if name not in outputs)],
+        "results": [*outputs, *(gradients if first.plan.fused else [n for n in saved if n not in outputs])],
+        "fused": bool(first.plan.fused),
         "saved": saved,
         "scalars": first.scalars,
         "tensors": tensors,
@@ -136,7 +141,7 @@ def function_values(hosts: Sequence[Host]) -> dict[str, Any]:
             (guard, " or ".join(f"ctx.needs_input_grad[{i}]" for i in sorted(needs[guard])))
             for guard in sorted(needs, key=order.index)
         ],
-        "gradients": list(dict.fromkeys(f"d{name}" for name in owner.values())),
+        "gradients": gradients,
         "returned": [
             *(f"d{owner[name]}" if name in owner else "None" for name in tensors),
             *["None"] * len(first.scalars),

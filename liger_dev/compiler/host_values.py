@@ -66,8 +66,13 @@ class HostValues:
                 return f"torch.where({', '.join(parts)})", ATOM
             case "input" if value.dtype != "float" and not value.attr("slices"):
                 return value.attr("name"), ATOM
-            case "input" if not value.axes:
+            case "input" if not value.axes or value.dtype == "float" and not value.attr("slices"):
                 return f"{value.attr('name')}.float()", ATOM
+            case "input":
+                return value.attr("name"), ATOM
+            case "float":
+                text, strength = self.spell(value.args[0])
+                return f"{text if strength == ATOM else f'({text})'}.float()", ATOM
         row = OPS[value.op]
         if value.op in _METHODS:
             base, other = (self.spell(arg) for arg in value.args)
@@ -84,6 +89,9 @@ class HostValues:
 
     def total(self, value: Value) -> str:
         operand, over = value.args[0], set(value.attr("over"))
+        if not self.rows and operand.axes <= over:  # of the tensors themselves
+            text, strength = self.spell(operand)
+            return f"{text if strength == ATOM else f'({text})'}.sum()"
         if operand not in self.rows:
             raise Unsupported("a sum over rows of sums over rows", self.graph.lines.get(value, ""))
         name, axes = self.rows[operand]

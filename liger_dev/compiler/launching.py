@@ -71,10 +71,10 @@ def _kernel(host: Host, spec: KernelSpec, device: str, stage: str, shapes: Shape
         ]
         return [
             f"with device_guard({device}):",
-            f"    {text.name}[(triton.cdiv(n_elements, BLOCK_SIZE),)]({', '.join(args)})",
+            f"    {text.name}[(cdiv(n_elements, BLOCK_SIZE),)]({', '.join(args)})",
         ]
     if spec.scatter is not None:
-        columns = "triton.cdiv(n_cols, BLOCK_COLS)"
+        columns = "cdiv(n_cols, BLOCK_COLS)"
         blocks = ["BLOCK_ROWS=BLOCK_ROWS", "BLOCK_COLS=BLOCK_COLS", "num_warps=num_warps"]
         args = [*text.pointers, "n_rows", "n_cols", *sizes, *scalars, *flags, *blocks]
         return [
@@ -82,15 +82,22 @@ def _kernel(host: Host, spec: KernelSpec, device: str, stage: str, shapes: Shape
             f"with device_guard({device}):",
             f"    {text.name}[(n_rows, {columns})]({', '.join(args)})",
         ]
-    stages = ["NUM_STAGES=loop_stages(n_cols)"] if spec.persistent else []
+    stages = ["NUM_STAGES=NUM_STAGES"] if spec.persistent else []
+    stages += ["RELOAD=n_cols > WIDE_ROW"] if text.reloads else []
     blocks = ["BLOCK_ROWS=BLOCK_ROWS", "BLOCK_COLS=BLOCK_COLS", *stages, "num_warps=num_warps"]
     args = [*text.pointers, "n_rows", "n_cols", *sizes, *scalars, *flags, *blocks]
-    grid = "n_programs" if spec.persistent else "triton.cdiv(n_rows, BLOCK_ROWS)"
+    grid = "n_programs" if spec.persistent else "cdiv(n_rows, BLOCK_ROWS)"
     lines = [f"{t.name}_partial = torch.empty(n_rows, dtype=torch.float32, device={device})" for t in spec.totals]
-    lines += [f"BLOCK_ROWS, BLOCK_COLS, num_warps = {_settings(host, spec, stage)}"]
-    if spec.persistent:
-        factor = f"{host.options.programs_per_sm} * " if host.options.programs_per_sm != 1 else ""
-        lines.append(f"n_programs = min(triton.cdiv(n_rows, BLOCK_ROWS), {factor}sm_count({device}))")
+    if not spec.persistent:
+        lines.append(f"BLOCK_ROWS, BLOCK_COLS, num_warps = {_settings(host, spec, stage)}")
+    else:
+        chosen = host.options.programs_per_sm
+        lines += [
+            f"BLOCK_ROWS, BLOCK_COLS, NUM_STAGES, num_warps, {'_' if chosen else 'per_sm'} = persistent_settings(",
+            f"    n_cols, {_loaded(spec)}, sums={_columns_of_sums(spec)}{host.options.settings(stage)}",
+            ")",
+            f"n_programs = min(cdiv(n_rows, BLOCK_ROWS), {chosen or 'per_sm'} * sm_count({device}))",
+        ]
         for acc in spec.accumulators:
             shape = "(n_programs, n_cols)" if acc.value.axes else "n_programs"
             fresh = f"{acc.name}_partial = torch.empty({shape}, dtype=torch.float32, device={device})"
@@ -132,6 +139,18 @@ def _settings(host: Host, spec: KernelSpec, stage: str) -> str:
     order = [axis for tensor in host.graph.inputs for axis in read_axes(tensor.dims)]
     strided = order and spec.layout.rows and _last_axis(host.graph) in spec.layout.rows
     return "column_settings(n_rows, n_cols)" if strided else "loop_settings(n_cols)"
+
+
+def _loaded(spec: KernelSpec) -> str:
+    """The bytes that a persistent kernel loads for each element of its tile."""
+    tiles = [place for value, place in spec.loads.items() if spec.layout.kind(value) == "tile"]
+    parts = ["4" if place.exact else f"{place.name}.element_size()" for place in tiles]
+    return " + ".join(parts) or "0"
+
+
+def _columns_of_sums(spec: KernelSpec) -> int:
+    """The sums over rows that a program keeps for each column."""
+    return sum(1 for acc in spec.accumulators if acc.value.axes)
 
 
 def _last_axis(graph: Graph) -> str:

@@ -38,20 +38,25 @@ def operation_values(hosts: Sequence[tuple[Setting, Host]]) -> dict[str, Any]:
     text = "\n".join([*forward, *backward])
     helpers = [name for name in _HELPERS if f"{name}(" in text or (name.isupper() and name in text)]
     helpers += [name for name in _KERNEL_HELPERS if any(name in line for k in kernels.values() for line in k["lines"])]
+    helpers += ["scalable"] if host.plan.fused else []
     needs = [f"{flag}=True" for flag, _ in named["needs"]]
     values = {
         "summary": _summary(reference.text),
         "formulas": [line for text in _formulas(hosts) for line in _wrapped(text)],
         "uses_libdevice": any("libdevice." in line for kernel in kernels.values() for line in kernel["lines"]),
-        "helpers": helpers,
+        "helpers": sorted(helpers),
         "block_size": host.options.block_size if "BLOCK_SIZE=BLOCK_SIZE" in text else 0,
         "kernels": list(kernels.values()),
         "forward_body": forward,
         "backward_body": backward,
         "forward_parameters": [*named["tensors"], *named["scalars"]],
+        "forward_options": [f"{host.upstream[0]}=None", *(f"{flag}=False" for flag, _ in named["needs"])]
+        if host.plan.fused
+        else [],
         "backward_parameters": [
             *named["upstream"],
             *named["saved"],
+            *(named["gradients"] if host.plan.fused else []),
             *named["backward_scalars"],
             *sizes.values(),
             *needs,
@@ -114,6 +119,8 @@ def _returned(hosts: Sequence[tuple[Setting, Host]], index: int) -> str:
 _KERNEL_HELPERS = ("larger_or_nan",)
 _HELPERS = (
     "LONG_ROW",
+    "WIDE_ROW",
+    "cdiv",
     "check_at_most",
     "check_bool",
     "check_divisible",
@@ -127,10 +134,11 @@ _HELPERS = (
     "column_settings",
     "device_guard",
     "loop_settings",
-    "loop_stages",
+    "persistent_settings",
     "row_settings",
     "row_shape",
     "scatter_settings",
+    "scale",
     "sm_count",
 )
 
@@ -139,6 +147,7 @@ def _kernel(host: Host, kernel: KernelText) -> dict[str, Any]:
     sizes = ["n_elements"] if kernel.flat else ["n_rows", "n_cols"]
     blocks = ["BLOCK_SIZE"] if kernel.flat else ["BLOCK_ROWS", "BLOCK_COLS"]
     blocks += ["NUM_STAGES"] if any("NUM_STAGES" in line for line in kernel.lines) else []
+    blocks += ["RELOAD"] if kernel.reloads else []
     scalars = [name for name in host.scalars if name in (*kernel.scalars, *kernel.statics)]
     constants = [f"{name}: tl.constexpr" for name in (*scalars, *kernel.flags, *blocks)]
     pointers = [f"{pointer}_ptr" for pointer in kernel.pointers]

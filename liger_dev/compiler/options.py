@@ -12,20 +12,20 @@ class Options:
     Args:
         saved: names of the tensors that forward saves for backward; None: the compiler decides.
         one_row: the stages ("forward", "backward") whose programs take one row at a time.
-        programs_per_sm: programs of a persistent backward kernel for each multiprocessor.
+        programs_per_sm: programs of a persistent backward kernel for each multiprocessor; 0: as `persistent_settings` has it.
         block_cols: columns of the block, a power of two; 0: the next power of two of the row's length.
         block_size: elements a program takes in an element-wise kernel.
     """
 
     saved: tuple[str, ...] | None = None
     one_row: tuple[str, ...] = ()
-    programs_per_sm: int = 1
+    programs_per_sm: int = 0
     block_cols: int = 0
     block_size: int = 1024
     num_warps: int = 4
 
     def settings(self, stage: str) -> str:
-        """Extra arguments of `row_settings(n_cols, ...)` in a wrapper."""
+        """Extra arguments of `row_settings` and `persistent_settings` in a wrapper."""
         text = ", max_rows=1" if stage in self.one_row else ""
         return text + (f", block_cols={self.block_cols}" if self.block_cols else "")
 

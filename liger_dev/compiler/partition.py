@@ -16,15 +16,25 @@ from liger_dev.errors import Unsupported
 
 
 @dataclass(frozen=True)
+class Fused:
+    """Gradients that forward's kernel makes: for an upstream gradient of 1 where `upstream` is not given to it. `totals`
+    are the sums over rows that they need, which the wrapper computes first."""
+
+    upstream: Value
+    totals: tuple[Value, ...]
+
+
+@dataclass(frozen=True)
 class Plan:
     """`cols` are the axes that reductions inside a row go over. `host` are forward values that the wrapper computes
     from rows. `saved` are the forward values that backward loads; `recomputed` are the named ones that it computes
-    again."""
+    again. `fused`: backward only scales what forward has made."""
 
     cols: frozenset[str]
     host: frozenset[Value]
     saved: tuple[Value, ...]
     recomputed: tuple[Value, ...]
+    fused: Fused | None = None
 
 
 def partition(graph: Graph, saved: Iterable[str] | None = None) -> Plan:

@@ -1,5 +1,6 @@
 """A looped kernel's values in, its passes over the columns out: what each reduces, stores and needs beforehand."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from liger_dev.compiler.ir import Graph
@@ -21,12 +22,15 @@ class Pass:
     needs: frozenset[Value]
 
 
-def arrange(graph: Graph, spec: KernelSpec, values: list[Value]) -> tuple[list[Pass], list[Store]]:
-    """The passes, and the stores of row values that follow the last of them."""
+def arrange(
+    graph: Graph, spec: KernelSpec, values: list[Value], singles: Mapping[Value, tuple[Value, Value]]
+) -> tuple[list[Pass], list[Store]]:
+    """The passes, and the stores of row values that follow the last of them. `singles` are elements of a row, found by
+    their position: no pass is needed for them."""
     layout, loads = spec.layout, spec.loads
-    reductions = [v for v in values if v.op in REDUCTIONS and v not in loads]
+    reductions = [v for v in values if v.op in REDUCTIONS and v not in loads and v not in singles]
     pairs = _online_pairs(reductions)
-    levels = _levels(values, loads, dict(pairs))
+    levels = _levels(values, loads, dict(pairs), singles)
     tiles = [s for s in spec.stores if layout.kind(s.value) in ("tile", "col") or _fills_columns(spec, s)]
     passes = []
     paired = {v for pair in pairs for v in pair}
@@ -37,7 +41,8 @@ def arrange(graph: Graph, spec: KernelSpec, values: list[Value]) -> tuple[list[P
         roots = [*(v.args[0] for v in own), *(p.args[0] for p, _ in online), *(s.value for s in stores)]
         if not roots:
             continue
-        needs = frozenset(graph.walk(roots, loads))
+        needs = frozenset(graph.walk(roots, [*loads, *singles]))
+        needs |= frozenset(graph.walk([singles[v][1] for v in needs if v in singles], loads))
         read = frozenset(v for v in needs if v in loads and layout.kind(v) in ("tile", "col"))
         passes.append(Pass(own, online, stores, read, needs))
     return passes, [s for s in spec.stores if s not in tiles]
@@ -59,13 +64,20 @@ def _online_pairs(reductions: list[Value]) -> list[tuple[Value, Value]]:
     return pairs
 
 
-def _levels(values: list[Value], loads: object, sums: dict[Value, Value]) -> dict[Value, int]:
+def _levels(
+    values: list[Value],
+    loads: Mapping[Value, object],
+    sums: Mapping[Value, Value],
+    singles: Mapping[Value, tuple[Value, Value]],
+) -> dict[Value, int]:
     """How many passes must be over before a value can be computed; an online sum is ready with its maximum."""
     peak_of = {total: peak for peak, total in sums.items()}
     levels: dict[Value, int] = {}
     for value in values:
-        if value in loads or not value.args:  # type: ignore[operator]
+        if value in loads or not value.args:
             levels[value] = 0
+        elif value in singles:
+            levels[value] = levels[singles[value][1]]
         elif value in peak_of:
             levels[value] = levels[peak_of[value].args[0]] + 1
         else:

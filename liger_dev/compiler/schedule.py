@@ -109,6 +109,10 @@ def forward_launches(graph: Graph, plan: Plan, operation: str) -> list[Launch]:
     for output in graph.outputs:
         if output.value not in plan.host:
             stores += [Store(Place(output.name, output.dims, cut), v) for cut, v in output_slices(output)]
+    if plan.fused:
+        loads |= {plan.fused.upstream: _leaf_place(graph, plan.fused.upstream)}
+        loads |= {total: kept_place(graph, total, plan) for total in plan.fused.totals}
+        stores += fused_stores(graph)
     stored = {store.value for store in stores}
     for value in [*plan.saved, *host_operands(graph, plan)]:
         if value.op != "input" and value not in plan.host and value not in stored:
@@ -122,7 +126,9 @@ def forward_launches(graph: Graph, plan: Plan, operation: str) -> list[Launch]:
         own = tuple(s for s in stores if s.value in members)
         suffix = "" if len(groups) == 1 else unique(f"_{own[0].place.name}", suffixes)
         suffixes.add(suffix)
-        spec = _spec(graph, f"_{operation}{suffix}_forward", loads, own, ())
+        spec = _spec(graph, f"_{operation}{suffix}_{'kernel' if plan.fused else 'forward_kernel'}", loads, own, ())
+        if plan.fused:
+            spec = replace(spec, optional={**spec.optional, plan.fused.upstream: 1.0})
         launches.append(_launch(graph, spec, loop_only, long_rows(graph, spec.layout)))
     return launches
 
@@ -131,6 +137,15 @@ def index_leaves(graph: Graph, leaf: Value) -> list[Value]:
     """The inputs that count the rows that a leaf is made of."""
     names = [piece.at for _, piece in leaf.attr("slices") if piece.at]
     return [next(item.value for item in graph.inputs if item.name == name) for name in names]
+
+
+def fused_stores(graph: Graph) -> list[Store]:
+    """The gradients that forward's kernel stores, each if it is needed."""
+    return [
+        Store(Place(f"d{name}", graph.dims_of(name)), value, f"NEEDS_D{name.upper()}")
+        for (name, _), value in graph.gradients.items()
+        if value.op != "const"
+    ]
 
 
 def long_rows(graph: Graph, layout: Layout) -> bool:
@@ -142,6 +157,9 @@ def long_rows(graph: Graph, layout: Layout) -> bool:
 def host_operands(graph: Graph, plan: Plan) -> list[Value]:
     """The rows that the wrapper adds up."""
     order = graph.walk(sorted(plan.host, key=lambda v: v.index))
+    if plan.fused:  # without what the wrapper adds up before
+        order = graph.walk([o.value for o in graph.outputs], plan.fused.totals)
+        order = [v for v in order if v not in plan.fused.totals]
     return [v.args[0] for v in order if v in plan.host and v.op == "sum" and v.args[0] not in plan.host]
 
 
@@ -235,7 +253,7 @@ class _Backward:
             left = [v for v in left if v not in accumulated]
             suffix = "" if len(groups) == 1 else unique(f"_{own[0].place.name}", suffixes)
             suffixes.add(suffix)
-            launches.append(self.tile_launch(f"_{self.operation}{suffix}_backward", own, accumulated))
+            launches.append(self.tile_launch(f"_{self.operation}{suffix}_backward_kernel", own, accumulated))
         launches += [self.sum_launch(value) for value in left]
         return [*launches, *scattered]
 
@@ -378,7 +396,7 @@ def _spec(
     used = _used(graph, loads, roots)
     tensors = [*(place.axes for place in used.values()), *(s.place.axes for s in stores)]
     layout = choose_layout(graph, [s.value for s in stores], loads, tensors)
-    return KernelSpec(f"{name}_kernel", layout, used, stores, accumulators, _optional(graph))
+    return KernelSpec(name, layout, used, stores, accumulators, _optional(graph))
 
 
 def _launch(graph: Graph, spec: KernelSpec, loop_only: bool, long: bool) -> Launch:

@@ -2,11 +2,13 @@
 
 import math
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from dataclasses import field
 
 from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Value
+from liger_dev.compiler.ir import is_const
 from liger_dev.compiler.layout import REDUCTIONS
 from liger_dev.compiler.layout import SCANS
 from liger_dev.compiler.layout import address
@@ -32,6 +34,7 @@ _RESERVED = {
     "col_mask",
     "offsets",
     "block",
+    "n_blocks",
     "start",
     "n_rows",
     "n_cols",
@@ -46,7 +49,8 @@ _MASKS = {"tile": "mask", "row": "row_mask", "col": "col_mask"}
 class KernelText:
     """A kernel as text. `pointers` are its tensor arguments in order, `sizes` the axes whose sizes it takes beside
     rows and columns, `scalars` the reference's scalar arguments, `flags` its constexprs, `statics` the arguments of the
-    reference that it branches on, `absent` the pointers that one setting of these has no tensor for."""
+    reference that it branches on, `absent` the pointers that one setting of these has no tensor for; `reloads`: it
+    takes RELOAD too."""
 
     name: str
     pointers: tuple[str, ...]
@@ -56,6 +60,7 @@ class KernelText:
     lines: tuple[str, ...]
     statics: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
+    reloads: bool = False
 
     @property
     def flat(self) -> bool:
@@ -89,12 +94,18 @@ class Statements:
         self.layout = spec.layout
         self.head: list[str] = []
         self.block = Block()
+        self.assigned: dict[str, Value] = {}
+        self.reloads = False
+        self.evictions: dict[Value, str] = {}
+        self.last_use = False
         self.plain = False
         self.speller = Speller(graph, spec.layout, self.like, self.reduction)
         self.shared: dict[str, str] = {}
         roots = [*(s.value for s in spec.stores), *(a.operand for a in spec.accumulators)]
         roots += self._indices(roots)
-        self.values = sorted(graph.walk(roots, spec.loads), key=lambda v: v.index)
+        self.singles = single_elements(graph, spec, roots)
+        positions = (position for _, position in self.singles.values())
+        self.values = sorted(graph.walk([*roots, *positions], [*spec.loads, *self.singles]), key=lambda v: v.index)
         self.uses = self._count_uses(roots)
         self.names = self._local_names()
         self.fills, self.lanes = self._choose_fills()
@@ -114,10 +125,16 @@ class Statements:
         names |= {self.spec.scatter.attr("name")} if self.spec.scatter is not None else set()
         return [v for v, place in self.spec.loads.items() if place.name in names and not place.slices]
 
+    def read_once(self, value: Value) -> bool:
+        """Whether each element of a loaded tensor belongs to one row alone."""
+        return set(self.spec.loads[value].axes) >= {*self.layout.rows, *self.layout.cols}
+
     def _count_uses(self, roots: list[Value]) -> dict[Value, int]:
         uses = dict.fromkeys(self.values, 0)
         for value in self.values:
-            if value not in self.spec.loads:
+            if value in self.singles:
+                uses[self.singles[value][1]] += 1
+            elif value not in self.spec.loads:
                 for arg in value.args:
                     uses[arg] += 1
         for root in roots:
@@ -151,14 +168,16 @@ class Statements:
             if self._clean(Lanes(cols, trial)):
                 return trial, Lanes(cols, trial)
         lanes = Lanes(cols, fills)
-        for total in (v for v in self.values if v.op == "sum" and v not in self.spec.loads):
+        for total in (v for v in self._reductions() if v.op == "sum"):
             if lanes.of(total.args[0]) != 0.0:
                 self._mask_culprit(lanes, total.args[0])
         return fills, lanes
 
     def _clean(self, lanes: Lanes) -> bool:
-        reductions = [v for v in self.values if v.op in REDUCTIONS and v not in self.spec.loads]
-        return all(lanes.of(v.args[0]) == FILL[v.op] for v in reductions)
+        return all(lanes.of(v.args[0]) == FILL[v.op] for v in self._reductions())
+
+    def _reductions(self) -> list[Value]:
+        return [v for v in self.values if v.op in REDUCTIONS and v not in self.spec.loads and v not in self.singles]
 
     def _mask_culprit(self, lanes: Lanes, operand: Value) -> None:
         """Masks a difference inside a product (`x - mean`) where it is defined, so that padding is 0 from there on."""
@@ -183,6 +202,10 @@ class Statements:
             if value in self.spec.loads or not value.args:
                 sizes[value] = 0
                 continue
+            if value in self.singles:
+                named |= {value, self.singles[value][1]} - set(self.spec.loads)
+                sizes[value] = 1
+                continue
             size = 1 + sum(0 if arg in named else sizes[arg] for arg in value.args)
             if (
                 value in self.names
@@ -193,6 +216,7 @@ class Statements:
                 or size > _INLINE
                 or (self.spec.looped and value.op in (*REDUCTIONS, *SCANS))
                 or value in scanned
+                or (self.spec.persistent and value.op in REDUCTIONS and value in hoisted)
             ):
                 named.add(value)
             sizes[value] = size
@@ -254,7 +278,14 @@ class Statements:
         if value in self.speller.bound:
             return
         if value in self.spec.loads:
-            self._assign(value, self._load(value), self.block.loads)
+            self._assign(value, self._load(value, self.evictions.get(value, "")), self.block.loads)
+            return
+        if value in self.singles:
+            tile, position = self.singles[value]
+            self.bind(position)
+            at = f"{self.spec.loads[tile].name}_at_{self.speller.text(position)}"
+            self.names.setdefault(value, unique(at, {*_RESERVED, *self.names.values()}))
+            self._assign(value, self._element(tile, position), self.block.body)
             return
         for arg in value.args:
             self.bind(arg)
@@ -267,6 +298,7 @@ class Statements:
     def _assign(self, value: Value, text: str, block: list[str]) -> None:
         name = self.name_of(value)
         self.speller.bound[value] = name
+        self.assigned[name] = value
         outside = self.spec.persistent and self.kind(value) in ("col", "scalar")
         (self.head if outside else block).append(f"{name} = {text}")
 
@@ -299,16 +331,17 @@ class Statements:
             (self.head if outside else self.block.addresses).append(f"{self.shared[text]} = {text}")
         return f"{place.name}_ptr + {self.shared[text]}"
 
-    def _load(self, value: Value) -> str:
+    def _load(self, value: Value, eviction: str = "") -> str:
         place, kind = self.spec.loads[value], self.kind(value)
         for index in (v for v in self.spec.loads if v.op == "input" and v.attr("name") in _counted_by(place)):
             self.bind(index)
         pointer = self.at(place, kind, self.name_of(value))
+        policy = f', eviction_policy="{eviction}"' if eviction else ""
         if kind == "scalar":
             text = f"tl.load({pointer})"
         else:
             fill = fill_text(self.fills.get(value, 0.0)) if value.dtype == "float" else "0"
-            text = f"tl.load({pointer}, mask={' & '.join([_MASKS[kind], *self._inside(place)])}, other={fill})"
+            text = f"tl.load({pointer}, mask={' & '.join([_MASKS[kind], *self._inside(place)])}, other={fill}{policy})"
         if value.dtype == "float" and not place.exact:
             text = f"{text}.to(tl.float32)"
         if value.dtype == "bool":
@@ -316,6 +349,13 @@ class Statements:
         if value in self.spec.optional:
             text = f"{text} if HAS_{place.name.upper()} else {self.spec.optional[value]}"
         return text
+
+    def _element(self, tile: Value, position: Value) -> str:
+        """One element of each row, read alone; 0 where a row has no element at that position."""
+        place, at = self.spec.loads[tile], self.speller.text(position)
+        cast = "" if place.exact else ".to(tl.float32)"
+        inside = f"row_mask & ({at} >= 0) & ({at} < n_cols)"
+        return f"tl.load({place.name}_ptr + rows * n_cols + {at}, mask={inside}, other=0.0){cast}"
 
     def _inside(self, place: Place) -> list[str]:
         """The conditions under which a read does not leave its dimension."""
@@ -341,7 +381,8 @@ class Statements:
         mask = "" if kind == "scalar" else f", mask={_MASKS[kind]}"
         if store.add:
             text = f"tl.load({pointer}{mask}) + {text}"
-        self._guarded(store.guard, f"tl.store({pointer}, {text}{mask})")
+        policy = ', eviction_policy="evict_first"' if self.last_use and kind == "tile" else ""
+        self._guarded(store.guard, f"tl.store({pointer}, {text}{mask}{policy})")
 
     def _kind_of(self, place: Place) -> str:
         axes = set(place.axes)
@@ -361,7 +402,8 @@ class Statements:
 
     def text(self) -> KernelText:
         lines = self.lines()
-        pointers = [place.name for value, place in self.spec.loads.items() if value in self.uses]
+        used = {*self.uses, *(tile for tile, _ in self.singles.values())}
+        pointers = [place.name for value, place in self.spec.loads.items() if value in used]
         pointers += [store.place.name for store in self.spec.stores]
         pointers = list(dict.fromkeys(pointers)) + [f"{a.name}_partial" for a in self.spec.accumulators]
         flags = [f"HAS_{self.spec.loads[v].name.upper()}" for v in self.spec.optional if v in self.uses]
@@ -372,6 +414,7 @@ class Statements:
             tuple(sorted(self.speller.scalars)),
             (*flags, *self.spec.guards),
             tuple(lines),
+            reloads=self.reloads,
         )
 
     def _bind_in_order(self, roots: list[Value]) -> None:
@@ -394,6 +437,25 @@ def _counted_by(place: Place) -> list[str]:
 
 def scan_text(value: Value, operand: str) -> str:
     return f"tl.{value.op}({operand}, axis=1{', reverse=True' if value.attr('reverse') else ''})"
+
+
+def single_elements(graph: Graph, spec: KernelSpec, roots: Iterable[Value]) -> dict[Value, tuple[Value, Value]]:
+    """Sums over a row in which all is 0 but one element of a loaded tensor: that tensor, and the element's position."""
+    found: dict[Value, tuple[Value, Value]] = {}
+    for value in graph.walk(roots, spec.loads):
+        inner = value.args[0] if value.op == "sum" and value not in spec.loads else value
+        if spec.layout.flat or inner is value or inner.op != "where" or inner.args[0].op != "eq":
+            continue
+        column, position = sorted(inner.args[0].args, key=lambda v: v.op != "index")
+        tile, zero = inner.args[1:]
+        if column.op != "index" or spec.layout.cols != (column.attr("axis"),) or value.attr("over") != spec.layout.cols:
+            continue
+        if not is_const(zero, 0.0) or tile not in spec.loads or spec.layout.kind(position) != "row":
+            continue
+        place = spec.loads[tile]
+        if address(graph, spec.layout, place.dims, place.slices).text == "rows * n_cols + cols":
+            found[value] = tile, position
+    return found
 
 
 def fill_text(fill: Lane) -> str:

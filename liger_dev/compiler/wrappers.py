@@ -39,6 +39,9 @@ def forward_lines(host: Host, results: Sequence[str]) -> list[str]:
     lines = [*_checks(host), *divisibility_checks(graph), *limit_checks(graph), *least_checks(graph)]
     lines += [*rank_checks(graph, host.reference), *index_checks(graph, shapes)]
     lines += [_contiguous(item) for item in graph.inputs]
+    known: dict[Value, str] = {}
+    if host.plan.fused:
+        lines += _totals_before(host, shapes, known)
     layout: Layout | None = None
     filled: set[str] = set()
     for launch in host.forward:
@@ -50,15 +53,25 @@ def forward_lines(host: Host, results: Sequence[str]) -> list[str]:
         for name in dict.fromkeys([*host.texts[spec.name].pointers, *stores]):
             if name in stores and name not in filled:
                 filled.add(name)
-                lines.append(f"{name} = {_empty_forward(host, stores[name], shapes, full.name)}")
+                fresh = f"{name} = {_empty_forward(host, stores[name], shapes, full.name)}"
+                lines.append(conditional(fresh, stores[name].guard))
             elif name in host.absent(launch) and name not in filled:
                 lines.append(f"{name} = None")
         lines += launch_lines(host, launch, f"{full.name}.device", "forward", shapes)
-    known = {*host.saved, *(output.name for output in graph.outputs)}
-    lines += [f"{name} = None" for name in results if name not in known]
-    lines += _host_lines(host, shapes)
+    given = {*host.saved, *(output.name for output in graph.outputs), *filled}
+    lines += [f"{name} = None" for name in results if name not in given]
+    lines += _host_lines(host, shapes, known)
     lines.append(f"return {', '.join(results)}")
     return [*_static(host), *lines]
+
+
+def _totals_before(host: Host, shapes: Shapes, known: dict[Value, str]) -> list[str]:
+    """The totals that a kernel needs, from the tensors themselves; `known` collects their names."""
+    assert host.plan.fused is not None
+    wanted = {total: kept_place(host.graph, total, host.plan).name for total in host.plan.fused.totals}
+    known |= wanted
+    values = HostValues(host.graph, shapes, {}, wanted)
+    return values.assign(frozenset(host.graph.walk(wanted)))
 
 
 def _static(host: Host) -> list[str]:
@@ -113,6 +126,8 @@ def _empty_forward(host: Host, store: Store, shapes: Shapes, full: str) -> str:
     outputs = {output.name: output for output in host.graph.outputs}
     place = store.place
     if place.name not in outputs:
+        if store.guard:
+            return f"torch.empty_like({place.name.removeprefix('d')})"
         if place.exact:
             rows = tuple(axis for dim in place.dims for axis in dim)
             size = "n_rows" if rows == host.main.layout.rows else shapes.product(rows)
@@ -150,8 +165,8 @@ def _promoted(host: Host, dtype_of: tuple[str, ...]) -> str:
     return text
 
 
-def _host_lines(host: Host, shapes: Shapes) -> list[str]:
-    """Sums over rows, and the outputs made of them."""
+def _host_lines(host: Host, shapes: Shapes, known: dict[Value, str]) -> list[str]:
+    """Sums over rows, and the outputs made of them; `known` are those that the wrapper has already."""
     graph, plan = host.graph, host.plan
     wanted = {output.value: output.name for output in graph.outputs if output.value in plan.host}
     for value in plan.saved:
@@ -166,7 +181,7 @@ def _host_lines(host: Host, shapes: Shapes) -> list[str]:
     for operand in host_operands(graph, plan):
         place = stored.get(operand) or kept_place(graph, operand, plan)
         rows[operand] = (place.name, place.axes)
-    lines = HostValues(graph, shapes, rows, wanted).assign(plan.host)
+    lines = HostValues(graph, shapes, rows, wanted, bound=dict(known)).assign(plan.host)
     for output in graph.outputs:
         if output.value in plan.host and output.dtype_of:
             dtype = _promoted(host, output.dtype_of)
@@ -183,6 +198,8 @@ def backward_lines(host: Host, gradients: Sequence[str], given: dict[str, str] |
     `given` collects the sizes that it takes as arguments, by axis.
     """
     graph = host.graph
+    if host.plan.fused:
+        return _fused_backward_lines(host)
     dims = {f"d{o.name}": o.dims for o in graph.outputs}
     tensors = {name: dims[name] for name in host.upstream}
     for value, place in saved_places(graph, host.plan).items():
@@ -221,6 +238,20 @@ def backward_lines(host: Host, gradients: Sequence[str], given: dict[str, str] |
     own = {f"d{name}": f"d{owner}" for name, owner in host.owner.items()}
     lines.append(f"return {', '.join(own.get(name, 'None') for name in gradients)}")
     return lines
+
+
+def _fused_backward_lines(host: Host) -> list[str]:
+    """Scales what forward has made, or makes it now."""
+    gradients = [f"d{name}" for name in host.owner]
+    flags = [f"{guard.lower()}={guard.lower()}" for guard in host.guards]
+    arguments = ", ".join([*host.input_names, *host.scalars, *host.upstream, *flags])
+    return [
+        f"if {' and '.join(f'{name} is None' for name in gradients)}:",
+        f"    {', '.join(['_', *gradients])} = {host.reference.name}_forward({arguments})",
+        "else:",
+        *(f"    scale({name}, {host.upstream[0]})" for name in gradients),
+        f"return {', '.join(gradients)}",
+    ]
 
 
 def _sliced(launch: Launch) -> list[Accumulator]:

@@ -43,7 +43,7 @@ TL_REFUSED = frozenset("inline_asm_elementwise core extra semantic dispatch".spl
 ATTRIBUTES = frozenset(
     "shape dtype device dim ndim numel size stride is_contiguous contiguous view reshape expand expand_as transpose t "
     "unsqueeze squeeze flatten permute to type_as new_empty new_zeros new_full zero_ fill_ is_cuda is_floating_point "
-    "element_size itemsize sum clamp_min clamp_max float requires_grad type index multi_processor_count major minor eps bits min max tiny "
+    "element_size itemsize sum clamp_min clamp_max float requires_grad type index multi_processor_count major minor eps bits min max tiny bit_length "
     "smallest_normal nelement is_complex unbind split chunk narrow clone detach unflatten "
     "save_for_backward saved_tensors needs_input_grad mark_non_differentiable mark_dirty set_materialize_grads "
     "apply forward backward value items keys values append extend get format join startswith endswith lower upper "

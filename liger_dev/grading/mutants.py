@@ -184,9 +184,7 @@ def _host_sites(function: ast.FunctionDef, body: list[ast.AST]) -> Iterator[Site
                 yield "last partial result left out", node, _text(node), _drop_last, ""
             case ast.Call(func=ast.Name(id=name)) if name.startswith("check_"):
                 yield "check left out", node, _text(node), lambda call: _replace(call, ast.Constant(None)), ""
-            case ast.Call(func=ast.Attribute(attr="cdiv" | "triton.cdiv"), args=[_, _]) if (
-                function.name != "row_settings"
-            ):
+            case ast.Call(func=ast.Attribute(attr="cdiv") | ast.Name(id="cdiv"), args=[_, _]):
                 yield "programs left out", node, _text(node), _floor, ""
             case ast.Call(func=ast.Attribute(attr="empty_like")):
                 yield "writes into its input", node, _text(node), _first_argument, ""

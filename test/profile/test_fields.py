@@ -168,8 +168,8 @@ HONOURED = [
     (
         "grid_dimensions",
         "rms_norm",
-        {"grid_dimensions": {"forward": ROWS, "backward": "(min(n_rows, sm_count),)"}},
-        {OP: "row_settings(n_cols, max_rows=1)"},
+        {"grid_dimensions": {"forward": ROWS, "backward": "(min(n_rows, per_sm * sm_count),)"}},
+        {OP: "sums=1, max_rows=1"},
     ),
     ("grid_description", "rms_norm", {"grid_description": "as reviewed"}, {OP: "Launch: as reviewed."}),
     ("block_size_source", "softmax", {"block_size_source": "8192"}, {OP: "row_settings(n_cols, block_cols=8192)"}),

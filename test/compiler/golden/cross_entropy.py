@@ -1,10 +1,10 @@
 """Cross entropy over the vocabulary: loss = mean over kept rows of logsumexp(logits) - logits[target].
 
-    loss = sum[N](selected) / clamped, where selected = where(kept, nll, 0), clamped = max(sum[N](number), 1), kept
-        = target != ignore_index, nll = log(denominator) - (picked - row_max), number = float(kept), denominator =
-        sum[V](numerator), picked = sum[V](where(index[V] == label, logits, 0)), row_max = max[V](logits), numerator
-        = exp(shifted), label = where(kept, target, 0), shifted = logits - row_max
-    dlogits = where(index[V] == label, dpicked, 0) + numerator / denominator * dnll, where dpicked = -dnll, dnll =
+    loss = sum[N](selected) / clamped, where selected = where(kept, nll, 0), clamped = max(sum[N](float(kept)), 1),
+        kept = target != ignore_index, nll = log(denominator) - (picked - row_max), denominator = sum[V](numerator),
+        picked = sum[V](where(index[V] == label, logits, 0)), row_max = max[V](logits), numerator = exp(shifted),
+        label = where(kept, target, 0), shifted = logits - row_max
+    dlogits = where(index[V] == label, dpicked, 0) + numerator * (dnll / denominator), where dpicked = -dnll, dnll =
         where(kept, dloss / clamped, 0)
 
 Launch: a program takes BLOCK_ROWS rows, block of columns by block.
@@ -16,7 +16,7 @@ import triton.language as tl
 
 from torch.autograd.function import once_differentiable
 
-from kernels.ops.utils import LONG_ROW
+from kernels.ops.utils import cdiv
 from kernels.ops.utils import check_floating
 from kernels.ops.utils import check_index
 from kernels.ops.utils import check_integer
@@ -24,31 +24,33 @@ from kernels.ops.utils import check_rank
 from kernels.ops.utils import check_shape
 from kernels.ops.utils import device_guard
 from kernels.ops.utils import loop_settings
-from kernels.ops.utils import row_settings
 from kernels.ops.utils import row_shape
+from kernels.ops.utils import scalable
+from kernels.ops.utils import scale
 
 
 @triton.jit
-def _cross_entropy_forward_kernel(
+def _cross_entropy_kernel(
     logits_ptr,
     target_ptr,
-    row_max_ptr,
-    denominator_ptr,
-    number_ptr,
+    dloss_ptr,
+    clamped_ptr,
+    dlogits_ptr,
     selected_ptr,
     n_rows,
     n_cols,
     ignore_index: tl.constexpr,
+    HAS_DLOSS: tl.constexpr,
+    NEEDS_DLOGITS: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLS: tl.constexpr,
 ):
     rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
     row_mask = rows < n_rows
     target = tl.load(target_ptr + rows, mask=row_mask, other=0)
-    kept = target != ignore_index
-    label = tl.where(kept, target, 0)
+    dloss = tl.load(dloss_ptr).to(tl.float32) if HAS_DLOSS else 1.0
+    clamped = tl.load(clamped_ptr)
 
-    picked = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
     row_max = tl.full((BLOCK_ROWS, 1), float("-inf"), dtype=tl.float32)
     denominator = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
     for start in range(0, n_cols, BLOCK_COLS):
@@ -56,108 +58,47 @@ def _cross_entropy_forward_kernel(
         mask = row_mask & (cols < n_cols)
         offsets = rows * n_cols + cols
 
-        logits = tl.load(logits_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
-
-        new_max = tl.maximum(row_max, tl.max(tl.where(mask, logits, float("-inf")), axis=1, keep_dims=True))
-        shift = tl.where(new_max == float("-inf"), 0.0, new_max)  # no NaN while all is -inf
-        denominator = denominator * tl.exp(row_max - shift) + tl.sum(
-            tl.exp(tl.where(mask, logits, float("-inf")) - shift), axis=1, keep_dims=True
+        logits = tl.load(logits_ptr + offsets, mask=mask, other=float("-inf"), eviction_policy="evict_last").to(
+            tl.float32
         )
-        row_max = new_max
-        picked += tl.sum(tl.where(cols == label, logits, 0.0), axis=1, keep_dims=True)
 
-    number = tl.cast(kept, tl.float32)
+        new_max = tl.maximum(row_max, tl.max(logits, axis=1, keep_dims=True))
+        shift = tl.where(new_max == float("-inf"), 0.0, new_max)  # no NaN while all is -inf
+        denominator = denominator * tl.exp(row_max - shift) + tl.sum(tl.exp(logits - shift), axis=1, keep_dims=True)
+        row_max = new_max
+
+    kept = target != ignore_index
+    label = tl.where(kept, target, 0)
+    picked = tl.load(logits_ptr + rows * n_cols + label, mask=row_mask & (label >= 0) & (label < n_cols), other=0.0).to(
+        tl.float32
+    )
     nll = tl.log(denominator) - (picked - row_max)
     selected = tl.where(kept, nll, 0.0)
-    tl.store(row_max_ptr + rows, row_max, mask=row_mask)
-    tl.store(denominator_ptr + rows, denominator, mask=row_mask)
-    tl.store(number_ptr + rows, number, mask=row_mask)
     tl.store(selected_ptr + rows, selected, mask=row_mask)
 
+    if NEEDS_DLOGITS:
+        dnll = tl.where(kept, dloss / clamped, 0.0)
+        dpicked = -dnll
+        # Backwards, since the last block is the likeliest to be in the cache.
+        n_blocks = tl.cdiv(n_cols, BLOCK_COLS)
+        for block in range(n_blocks):
+            cols = ((n_blocks - 1 - block) * BLOCK_COLS + tl.arange(0, BLOCK_COLS))[None, :]
+            mask = row_mask & (cols < n_cols)
+            offsets = rows * n_cols + cols
 
-@triton.jit
-def _cross_entropy_backward_kernel(
-    dloss_ptr,
-    logits_ptr,
-    target_ptr,
-    clamped_ptr,
-    row_max_ptr,
-    denominator_ptr,
-    dlogits_ptr,
-    n_rows,
-    n_cols,
-    ignore_index: tl.constexpr,
-    BLOCK_ROWS: tl.constexpr,
-    BLOCK_COLS: tl.constexpr,
-):
-    rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
-    cols = tl.arange(0, BLOCK_COLS)[None, :]
-    row_mask = rows < n_rows
-    col_mask = cols < n_cols
-    mask = row_mask & col_mask
-    offsets = rows * n_cols + cols
+            logits = tl.load(logits_ptr + offsets, mask=mask, other=float("-inf"), eviction_policy="evict_first").to(
+                tl.float32
+            )
 
-    dloss = tl.load(dloss_ptr).to(tl.float32)
-    logits = tl.load(logits_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
-    target = tl.load(target_ptr + rows, mask=row_mask, other=0)
-    clamped = tl.load(clamped_ptr)
-    row_max = tl.load(row_max_ptr + rows, mask=row_mask, other=0.0)
-    denominator = tl.load(denominator_ptr + rows, mask=row_mask, other=0.0)
+            shifted = logits - row_max
+            numerator = tl.exp(shifted)
+            dlogits = tl.where(cols == label, dpicked, 0.0) + numerator * (dnll / denominator)
 
-    kept = target != ignore_index
-    label = tl.where(kept, target, 0)
-    dnll = tl.where(kept, dloss / clamped, 0.0)
-    dpicked = -dnll
-    shifted = logits - row_max
-    numerator = tl.exp(shifted)
-    dlogits = tl.where(cols == label, dpicked, 0.0) + numerator / denominator * dnll
-
-    tl.store(dlogits_ptr + offsets, dlogits, mask=mask)
+            tl.store(dlogits_ptr + offsets, dlogits, mask=mask, eviction_policy="evict_first")
 
 
-@triton.jit
-def _cross_entropy_backward_looped_kernel(
-    dloss_ptr,
-    logits_ptr,
-    target_ptr,
-    clamped_ptr,
-    row_max_ptr,
-    denominator_ptr,
-    dlogits_ptr,
-    n_rows,
-    n_cols,
-    ignore_index: tl.constexpr,
-    BLOCK_ROWS: tl.constexpr,
-    BLOCK_COLS: tl.constexpr,
-):
-    rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
-    row_mask = rows < n_rows
-    dloss = tl.load(dloss_ptr).to(tl.float32)
-    target = tl.load(target_ptr + rows, mask=row_mask, other=0)
-    clamped = tl.load(clamped_ptr)
-    row_max = tl.load(row_max_ptr + rows, mask=row_mask, other=0.0)
-    denominator = tl.load(denominator_ptr + rows, mask=row_mask, other=0.0)
-    kept = target != ignore_index
-    label = tl.where(kept, target, 0)
-    dnll = tl.where(kept, dloss / clamped, 0.0)
-    dpicked = -dnll
-
-    for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
-        mask = row_mask & (cols < n_cols)
-        offsets = rows * n_cols + cols
-
-        logits = tl.load(logits_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
-
-        shifted = logits - row_max
-        numerator = tl.exp(shifted)
-        dlogits = tl.where(cols == label, dpicked, 0.0) + numerator / denominator * dnll
-
-        tl.store(dlogits_ptr + offsets, dlogits, mask=mask)
-
-
-def cross_entropy_forward(logits, target, ignore_index):
-    """Returns loss, logits, target, clamped, row_max, denominator."""
+def cross_entropy_forward(logits, target, ignore_index, dloss=None, needs_dlogits=False):
+    """Returns loss, dlogits; gradients for a dloss of 1 where none is given."""
     n_rows, n_cols = row_shape(logits)
     check_floating(logits=logits)
     check_integer(target=target)
@@ -166,71 +107,37 @@ def cross_entropy_forward(logits, target, ignore_index):
     check_index("target", target, logits.shape[-1], target != ignore_index)
     logits = logits.contiguous()
     target = target.contiguous()
-    row_max = torch.empty(n_rows, dtype=torch.float32, device=logits.device)
-    denominator = torch.empty(n_rows, dtype=torch.float32, device=logits.device)
-    number = torch.empty(n_rows, dtype=torch.float32, device=logits.device)
+    clamped = (target != ignore_index).float().sum().clamp_min(1.0)
+    dlogits = torch.empty_like(logits) if needs_dlogits else None
     selected = torch.empty(n_rows, dtype=torch.float32, device=logits.device)
     BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)
     with device_guard(logits.device):
-        _cross_entropy_forward_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
+        _cross_entropy_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
             logits,
             target,
-            row_max,
-            denominator,
-            number,
+            dloss,
+            clamped,
+            dlogits,
             selected,
             n_rows,
             n_cols,
             ignore_index=ignore_index,
+            HAS_DLOSS=dloss is not None,
+            NEEDS_DLOGITS=needs_dlogits,
             BLOCK_ROWS=BLOCK_ROWS,
             BLOCK_COLS=BLOCK_COLS,
             num_warps=num_warps,
         )
-    clamped = number.sum().clamp_min(1.0)
     loss = selected.sum() / clamped
-    return loss, logits, target, clamped, row_max, denominator
+    return loss, dlogits
 
 
-def cross_entropy_backward(dloss, logits, target, clamped, row_max, denominator, ignore_index):
-    """Returns dlogits."""
-    n_rows, n_cols = row_shape(logits)
-    dlogits = torch.empty_like(logits)
-    if n_cols <= LONG_ROW:
-        BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
-        with device_guard(dloss.device):
-            _cross_entropy_backward_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
-                dloss,
-                logits,
-                target,
-                clamped,
-                row_max,
-                denominator,
-                dlogits,
-                n_rows,
-                n_cols,
-                ignore_index=ignore_index,
-                BLOCK_ROWS=BLOCK_ROWS,
-                BLOCK_COLS=BLOCK_COLS,
-                num_warps=num_warps,
-            )
+def cross_entropy_backward(dloss, logits, target, dlogits, ignore_index, needs_dlogits=True):
+    """Returns dlogits: those that forward has made, times dloss, or new ones."""
+    if dlogits is None:
+        _, dlogits = cross_entropy_forward(logits, target, ignore_index, dloss, needs_dlogits=needs_dlogits)
     else:
-        BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)
-        with device_guard(dloss.device):
-            _cross_entropy_backward_looped_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
-                dloss,
-                logits,
-                target,
-                clamped,
-                row_max,
-                denominator,
-                dlogits,
-                n_rows,
-                n_cols,
-                ignore_index=ignore_index,
-                BLOCK_ROWS=BLOCK_ROWS,
-                BLOCK_COLS=BLOCK_COLS,
-                num_warps=num_warps,
-            )
+        scale(dlogits, dloss)
     return dlogits
 
 
@@ -249,14 +156,22 @@ class LigerCrossEntropyFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, logits, target, ignore_index):
-        loss, logits, target, clamped, row_max, denominator = cross_entropy_forward(logits, target, ignore_index)
-        ctx.save_for_backward(logits, target, clamped, row_max, denominator)
+        ready = scalable(logits, target)
+        loss, dlogits = cross_entropy_forward(
+            logits, target, ignore_index, needs_dlogits=ready and ctx.needs_input_grad[0]
+        )
+        ctx.dlogits = dlogits
+        ctx.save_for_backward(logits, target)
         ctx.ignore_index = ignore_index
         return loss
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dloss):
-        logits, target, clamped, row_max, denominator = ctx.saved_tensors
-        dlogits = cross_entropy_backward(dloss, logits, target, clamped, row_max, denominator, ctx.ignore_index)
+        logits, target = ctx.saved_tensors
+        # Given away: a second backward makes its own.
+        dlogits, ctx.dlogits = ctx.dlogits, None
+        dlogits = cross_entropy_backward(
+            dloss, logits, target, dlogits, ctx.ignore_index, needs_dlogits=ctx.needs_input_grad[0]
+        )
         return dlogits, None, None

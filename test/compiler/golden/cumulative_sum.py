@@ -13,6 +13,7 @@ import triton.language as tl
 from torch.autograd.function import once_differentiable
 
 from kernels.ops.utils import LONG_ROW
+from kernels.ops.utils import cdiv
 from kernels.ops.utils import check_floating
 from kernels.ops.utils import device_guard
 from kernels.ops.utils import loop_settings
@@ -123,13 +124,13 @@ def cumulative_sum_forward(x):
     if n_cols <= LONG_ROW:
         BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
         with device_guard(x.device):
-            _cumulative_sum_forward_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
+            _cumulative_sum_forward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
                 x, y, n_rows, n_cols, BLOCK_ROWS=BLOCK_ROWS, BLOCK_COLS=BLOCK_COLS, num_warps=num_warps
             )
     else:
         BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)
         with device_guard(x.device):
-            _cumulative_sum_forward_looped_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
+            _cumulative_sum_forward_looped_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
                 x, y, n_rows, n_cols, BLOCK_ROWS=BLOCK_ROWS, BLOCK_COLS=BLOCK_COLS, num_warps=num_warps
             )
     return y
@@ -143,13 +144,13 @@ def cumulative_sum_backward(dy):
     if n_cols <= LONG_ROW:
         BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
         with device_guard(dy.device):
-            _cumulative_sum_backward_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
+            _cumulative_sum_backward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
                 dy, dx, n_rows, n_cols, BLOCK_ROWS=BLOCK_ROWS, BLOCK_COLS=BLOCK_COLS, num_warps=num_warps
             )
     else:
         BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)
         with device_guard(dy.device):
-            _cumulative_sum_backward_looped_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
+            _cumulative_sum_backward_looped_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
                 dy, dx, n_rows, n_cols, BLOCK_ROWS=BLOCK_ROWS, BLOCK_COLS=BLOCK_COLS, num_warps=num_warps
             )
     return dx

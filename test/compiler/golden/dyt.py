@@ -16,11 +16,12 @@ import triton.language as tl
 from torch.autograd.function import once_differentiable
 from triton.language.extra import libdevice
 
+from kernels.ops.utils import cdiv
 from kernels.ops.utils import check_floating
 from kernels.ops.utils import check_shape
 from kernels.ops.utils import device_guard
 from kernels.ops.utils import loop_settings
-from kernels.ops.utils import loop_stages
+from kernels.ops.utils import persistent_settings
 from kernels.ops.utils import row_settings
 from kernels.ops.utils import row_shape
 from kernels.ops.utils import sm_count
@@ -160,7 +161,7 @@ def dyt_forward(x, alpha, gamma, beta):
     )
     BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
     with device_guard(x.device):
-        _dyt_forward_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
+        _dyt_forward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
             x, alpha, gamma, beta, y, n_rows, n_cols, BLOCK_ROWS=BLOCK_ROWS, BLOCK_COLS=BLOCK_COLS, num_warps=num_warps
         )
     return y, x, alpha, gamma
@@ -171,8 +172,10 @@ def dyt_backward(dy, x, alpha, gamma, needs_dx=True, needs_dalpha=True, needs_dg
     n_rows, n_cols = row_shape(dy)
     dy = dy.contiguous()
     dx = torch.empty_like(x) if needs_dx else None
-    BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
-    n_programs = min(triton.cdiv(n_rows, BLOCK_ROWS), sm_count(dy.device))
+    BLOCK_ROWS, BLOCK_COLS, NUM_STAGES, num_warps, per_sm = persistent_settings(
+        n_cols, dy.element_size() + x.element_size(), sums=2
+    )
+    n_programs = min(cdiv(n_rows, BLOCK_ROWS), per_sm * sm_count(dy.device))
     dgamma_partial = torch.empty((n_programs, n_cols), dtype=torch.float32, device=dy.device) if needs_dgamma else None
     dbeta_partial = torch.empty((n_programs, n_cols), dtype=torch.float32, device=dy.device) if needs_dbeta else None
     with device_guard(dy.device):
@@ -191,7 +194,7 @@ def dyt_backward(dy, x, alpha, gamma, needs_dx=True, needs_dalpha=True, needs_dg
             NEEDS_DBETA=needs_dbeta,
             BLOCK_ROWS=BLOCK_ROWS,
             BLOCK_COLS=BLOCK_COLS,
-            NUM_STAGES=loop_stages(n_cols),
+            NUM_STAGES=NUM_STAGES,
             num_warps=num_warps,
         )
     dgamma = dgamma_partial.sum(0).to(gamma.dtype) if needs_dgamma else None
@@ -201,7 +204,7 @@ def dyt_backward(dy, x, alpha, gamma, needs_dx=True, needs_dalpha=True, needs_dg
         dalpha_partial = torch.empty(n_rows, dtype=torch.float32, device=dy.device)
         BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)
         with device_guard(dy.device):
-            _dyt_dalpha_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
+            _dyt_dalpha_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
                 dy,
                 x,
                 alpha,

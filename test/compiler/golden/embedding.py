@@ -12,6 +12,7 @@ import triton.language as tl
 
 from torch.autograd.function import once_differentiable
 
+from kernels.ops.utils import cdiv
 from kernels.ops.utils import check_floating
 from kernels.ops.utils import check_index
 from kernels.ops.utils import check_integer
@@ -92,7 +93,7 @@ def embedding_forward(weight, index):
     y = torch.empty((*index.shape, weight.shape[-1]), dtype=weight.dtype, device=weight.device)
     BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
     with device_guard(weight.device):
-        _embedding_forward_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
+        _embedding_forward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
             weight, index, y, n_rows, n_cols, BLOCK_ROWS=BLOCK_ROWS, BLOCK_COLS=BLOCK_COLS, num_warps=num_warps
         )
     return y, index
@@ -105,7 +106,7 @@ def embedding_backward(dy, index, size_V):
     dweight = torch.zeros((size_V, dy.shape[-1]), dtype=dy.dtype, device=dy.device)
     BLOCK_ROWS, BLOCK_COLS, num_warps = scatter_settings(n_cols)
     with device_guard(dy.device):
-        _embedding_dweight_kernel[(n_rows, triton.cdiv(n_cols, BLOCK_COLS))](
+        _embedding_dweight_kernel[(n_rows, cdiv(n_cols, BLOCK_COLS))](
             dy, index, dweight, n_rows, n_cols, BLOCK_ROWS=BLOCK_ROWS, BLOCK_COLS=BLOCK_COLS, num_warps=num_warps
         )
     return dweight

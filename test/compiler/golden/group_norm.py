@@ -17,6 +17,7 @@ import triton.language as tl
 from torch.autograd.function import once_differentiable
 
 from kernels.ops.utils import LONG_ROW
+from kernels.ops.utils import cdiv
 from kernels.ops.utils import check_divisible
 from kernels.ops.utils import check_floating
 from kernels.ops.utils import check_rank
@@ -92,17 +93,19 @@ def _group_norm_forward_looped_kernel(
         mask = row_mask & (cols < n_cols)
         offsets = rows * n_cols + cols
 
-        x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+        x = tl.load(x_ptr + offsets, mask=mask, other=0.0, eviction_policy="evict_last").to(tl.float32)
 
         sum_x += tl.sum(x, axis=1, keep_dims=True)
 
     sum_of_squares = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
-    for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
+    # Backwards, since the last block is the likeliest to be in the cache.
+    n_blocks = tl.cdiv(n_cols, BLOCK_COLS)
+    for block in range(n_blocks):
+        cols = ((n_blocks - 1 - block) * BLOCK_COLS + tl.arange(0, BLOCK_COLS))[None, :]
         mask = row_mask & (cols < n_cols)
         offsets = rows * n_cols + cols
 
-        x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+        x = tl.load(x_ptr + offsets, mask=mask, other=0.0, eviction_policy="evict_last").to(tl.float32)
 
         centered = tl.where(mask, x - sum_x / n_cols, 0.0)
         sum_of_squares += tl.sum(centered * centered, axis=1, keep_dims=True)
@@ -114,7 +117,7 @@ def _group_norm_forward_looped_kernel(
         offsets = rows * n_cols + cols
         weight_offsets = rows % n_C_0 * n_C_1 + cols // n_T
 
-        x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+        x = tl.load(x_ptr + offsets, mask=mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
         weight = tl.load(weight_ptr + weight_offsets, mask=mask, other=0.0).to(tl.float32)
         bias = tl.load(bias_ptr + weight_offsets, mask=mask, other=0.0).to(tl.float32)
 
@@ -122,7 +125,7 @@ def _group_norm_forward_looped_kernel(
         x_hat = centered * rstd
         y = x_hat * weight + bias
 
-        tl.store(y_ptr + offsets, y, mask=mask)
+        tl.store(y_ptr + offsets, y, mask=mask, eviction_policy="evict_first")
 
     tl.store(sum_x_ptr + rows, sum_x, mask=row_mask)
     tl.store(rstd_ptr + rows, rstd, mask=row_mask)
@@ -199,8 +202,8 @@ def _group_norm_backward_looped_kernel(
         offsets = rows * n_cols + cols
         weight_offsets = rows % n_C_0 * n_C_1 + cols // n_T
 
-        dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
-        x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+        dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0, eviction_policy="evict_last").to(tl.float32)
+        x = tl.load(x_ptr + offsets, mask=mask, other=0.0, eviction_policy="evict_last").to(tl.float32)
         weight = tl.load(weight_ptr + weight_offsets, mask=mask, other=0.0).to(tl.float32)
 
         centered = x - sum_x / n_cols
@@ -209,14 +212,16 @@ def _group_norm_backward_looped_kernel(
         dot += tl.sum(dx_hat * x_hat, axis=1, keep_dims=True)
         dot_2 += tl.sum(dx_hat, axis=1, keep_dims=True)
 
-    for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS).to(tl.int64))[None, :]
+    # Backwards, since the last block is the likeliest to be in the cache.
+    n_blocks = tl.cdiv(n_cols, BLOCK_COLS)
+    for block in range(n_blocks):
+        cols = ((n_blocks - 1 - block) * BLOCK_COLS + tl.arange(0, BLOCK_COLS).to(tl.int64))[None, :]
         mask = row_mask & (cols < n_cols)
         offsets = rows * n_cols + cols
         weight_offsets = rows % n_C_0 * n_C_1 + cols // n_T
 
-        dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
-        x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+        dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
+        x = tl.load(x_ptr + offsets, mask=mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
         weight = tl.load(weight_ptr + weight_offsets, mask=mask, other=0.0).to(tl.float32)
 
         centered = x - sum_x / n_cols
@@ -224,7 +229,7 @@ def _group_norm_backward_looped_kernel(
         dx_hat = dy * weight
         dx = (dx_hat - x_hat * (dot / n_cols) - dot_2 / n_cols) * rstd
 
-        tl.store(dx_ptr + offsets, dx, mask=mask)
+        tl.store(dx_ptr + offsets, dx, mask=mask, eviction_policy="evict_first")
 
 
 @triton.jit
@@ -307,7 +312,7 @@ def group_norm_forward(x, weight, bias, num_groups, eps):
     if n_cols <= LONG_ROW:
         BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
         with device_guard(x.device):
-            _group_norm_forward_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
+            _group_norm_forward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
                 x,
                 weight,
                 bias,
@@ -327,7 +332,7 @@ def group_norm_forward(x, weight, bias, num_groups, eps):
     else:
         BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)
         with device_guard(x.device):
-            _group_norm_forward_looped_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
+            _group_norm_forward_looped_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
                 x,
                 weight,
                 bias,
@@ -355,7 +360,7 @@ def group_norm_backward(dy, x, weight, sum_x, rstd, num_groups, needs_dx=True, n
     if n_cols <= LONG_ROW:
         BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
         with device_guard(dy.device):
-            _group_norm_backward_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
+            _group_norm_backward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
                 dy,
                 x,
                 weight,
@@ -376,7 +381,7 @@ def group_norm_backward(dy, x, weight, sum_x, rstd, num_groups, needs_dx=True, n
         if needs_dx:
             BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)
             with device_guard(dy.device):
-                _group_norm_backward_looped_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
+                _group_norm_backward_looped_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
                     dy,
                     x,
                     weight,
@@ -397,7 +402,7 @@ def group_norm_backward(dy, x, weight, sum_x, rstd, num_groups, needs_dx=True, n
     if needs_dweight:
         BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)
         with device_guard(dy.device):
-            _group_norm_dweight_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
+            _group_norm_dweight_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
                 dy,
                 x,
                 sum_x,
@@ -416,7 +421,7 @@ def group_norm_backward(dy, x, weight, sum_x, rstd, num_groups, needs_dx=True, n
     if needs_dbias:
         BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)
         with device_guard(dy.device):
-            _group_norm_dbias_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
+            _group_norm_dbias_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
                 dy,
                 dbias,
                 n_rows,

@@ -36,6 +36,7 @@ import triton.language as tl
 
 from torch.autograd.function import once_differentiable
 
+from kernels.ops.utils import cdiv
 from kernels.ops.utils import check_floating
 from kernels.ops.utils import check_rank
 from kernels.ops.utils import check_shape
@@ -151,7 +152,7 @@ def reduced_kl_div_forward(log_probs, target, reduction, log_target):
     dot = torch.empty(n_rows, dtype=torch.float32, device=log_probs.device)
     BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)
     with device_guard(log_probs.device):
-        _reduced_kl_div_forward_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
+        _reduced_kl_div_forward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
             log_probs,
             target,
             dot,
@@ -177,7 +178,7 @@ def reduced_kl_div_backward(dloss, log_probs, target, reduction, log_target, nee
     dlog_probs = torch.empty_like(log_probs) if needs_dlog_probs else None
     dtarget = torch.empty_like(target) if needs_dtarget else None
     with device_guard(dloss.device):
-        _reduced_kl_div_backward_kernel[(triton.cdiv(n_elements, BLOCK_SIZE),)](
+        _reduced_kl_div_backward_kernel[(cdiv(n_elements, BLOCK_SIZE),)](
             dloss,
             log_probs,
             target,

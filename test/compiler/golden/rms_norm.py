@@ -13,10 +13,12 @@ import triton.language as tl
 
 from torch.autograd.function import once_differentiable
 
+from kernels.ops.utils import WIDE_ROW
+from kernels.ops.utils import cdiv
 from kernels.ops.utils import check_floating
 from kernels.ops.utils import check_shape
 from kernels.ops.utils import device_guard
-from kernels.ops.utils import loop_stages
+from kernels.ops.utils import persistent_settings
 from kernels.ops.utils import row_settings
 from kernels.ops.utils import row_shape
 from kernels.ops.utils import sm_count
@@ -69,10 +71,12 @@ def _rms_norm_backward_kernel(
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLS: tl.constexpr,
     NUM_STAGES: tl.constexpr,
+    RELOAD: tl.constexpr,
 ):
     cols = tl.arange(0, BLOCK_COLS)[None, :]
     col_mask = cols < n_cols
-    weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
+    if not RELOAD:
+        weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
     dweight = tl.zeros((1, BLOCK_COLS), dtype=tl.float32)
 
     for block in tl.range(tl.program_id(0), tl.cdiv(n_rows, BLOCK_ROWS), tl.num_programs(0), num_stages=NUM_STAGES):
@@ -81,6 +85,8 @@ def _rms_norm_backward_kernel(
         mask = row_mask & col_mask
         offsets = rows * n_cols + cols
 
+        if RELOAD:
+            weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
         dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
         x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
         rstd = tl.load(rstd_ptr + rows, mask=row_mask, other=0.0)
@@ -88,6 +94,12 @@ def _rms_norm_backward_kernel(
         x_hat = x * rstd
         dx_hat = dy * (weight + offset)
         mean_dot = tl.sum(dx_hat * x_hat, axis=1, keep_dims=True) / n_cols
+        if RELOAD:  # what did not stay in registers
+            weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0, eviction_policy="evict_last").to(tl.float32)
+            dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
+            x = tl.load(x_ptr + offsets, mask=mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
+            x_hat = x * rstd
+            dx_hat = dy * (weight + offset)
         dx = (dx_hat - x_hat * mean_dot) * rstd
 
         if NEEDS_DX:
@@ -110,7 +122,7 @@ def rms_norm_forward(x, weight, eps, offset):
     rstd = torch.empty(n_rows, dtype=torch.float32, device=x.device)
     BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
     with device_guard(x.device):
-        _rms_norm_forward_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
+        _rms_norm_forward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
             x,
             weight,
             y,
@@ -131,8 +143,10 @@ def rms_norm_backward(dy, x, weight, rstd, offset, needs_dx=True, needs_dweight=
     n_rows, n_cols = row_shape(dy)
     dy = dy.contiguous()
     dx = torch.empty_like(x) if needs_dx else None
-    BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
-    n_programs = min(triton.cdiv(n_rows, BLOCK_ROWS), sm_count(dy.device))
+    BLOCK_ROWS, BLOCK_COLS, NUM_STAGES, num_warps, per_sm = persistent_settings(
+        n_cols, dy.element_size() + x.element_size(), sums=1
+    )
+    n_programs = min(cdiv(n_rows, BLOCK_ROWS), per_sm * sm_count(dy.device))
     dweight_partial = (
         torch.empty((n_programs, n_cols), dtype=torch.float32, device=dy.device) if needs_dweight else None
     )
@@ -151,7 +165,8 @@ def rms_norm_backward(dy, x, weight, rstd, offset, needs_dx=True, needs_dweight=
             NEEDS_DWEIGHT=needs_dweight,
             BLOCK_ROWS=BLOCK_ROWS,
             BLOCK_COLS=BLOCK_COLS,
-            NUM_STAGES=loop_stages(n_cols),
+            NUM_STAGES=NUM_STAGES,
+            RELOAD=n_cols > WIDE_ROW,
             num_warps=num_warps,
         )
     dweight = dweight_partial.sum(0).to(weight.dtype) if needs_dweight else None

@@ -16,6 +16,7 @@ import triton.language as tl
 
 from torch.autograd.function import once_differentiable
 
+from kernels.ops.utils import cdiv
 from kernels.ops.utils import check_divisible
 from kernels.ops.utils import check_floating
 from kernels.ops.utils import check_rank
@@ -178,7 +179,7 @@ def rope_forward(q, k, cos, sin):
     q_turned = torch.empty_like(q, dtype=torch.promote_types(torch.promote_types(q.dtype, cos.dtype), sin.dtype))
     BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
     with device_guard(q.device):
-        _rope_q_turned_forward_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
+        _rope_q_turned_forward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
             q,
             cos,
             sin,
@@ -195,7 +196,7 @@ def rope_forward(q, k, cos, sin):
     k_turned = torch.empty_like(k, dtype=torch.promote_types(torch.promote_types(k.dtype, cos.dtype), sin.dtype))
     BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
     with device_guard(q.device):
-        _rope_k_turned_forward_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
+        _rope_k_turned_forward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
             k,
             cos,
             sin,
@@ -219,7 +220,7 @@ def rope_backward(dq_turned, dk_turned, cos, sin, needs_dq=True, needs_dk=True):
     dq = torch.empty_like(dq_turned) if needs_dq else None
     BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
     with device_guard(dq_turned.device):
-        _rope_dq_backward_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
+        _rope_dq_backward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
             dq_turned,
             cos,
             sin,
@@ -237,7 +238,7 @@ def rope_backward(dq_turned, dk_turned, cos, sin, needs_dq=True, needs_dk=True):
     dk = torch.empty_like(dk_turned) if needs_dk else None
     BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
     with device_guard(dq_turned.device):
-        _rope_dk_backward_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
+        _rope_dk_backward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
             dk_turned,
             cos,
             sin,

@@ -14,6 +14,7 @@ import triton.language as tl
 from torch.autograd.function import once_differentiable
 
 from kernels.ops.utils import LONG_ROW
+from kernels.ops.utils import cdiv
 from kernels.ops.utils import check_floating
 from kernels.ops.utils import device_guard
 from kernels.ops.utils import loop_settings
@@ -65,25 +66,27 @@ def _softmax_forward_looped_kernel(
         mask = row_mask & (cols < n_cols)
         offsets = rows * n_cols + cols
 
-        x = tl.load(x_ptr + offsets, mask=mask, other=float("-inf")).to(tl.float32)
+        x = tl.load(x_ptr + offsets, mask=mask, other=float("-inf"), eviction_policy="evict_last").to(tl.float32)
 
         new_max = tl.maximum(row_max, tl.max(x, axis=1, keep_dims=True))
         shift = tl.where(new_max == float("-inf"), 0.0, new_max)  # no NaN while all is -inf
         denominator = denominator * tl.exp(row_max - shift) + tl.sum(tl.exp(x - shift), axis=1, keep_dims=True)
         row_max = new_max
 
-    for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
+    # Backwards, since the last block is the likeliest to be in the cache.
+    n_blocks = tl.cdiv(n_cols, BLOCK_COLS)
+    for block in range(n_blocks):
+        cols = ((n_blocks - 1 - block) * BLOCK_COLS + tl.arange(0, BLOCK_COLS))[None, :]
         mask = row_mask & (cols < n_cols)
         offsets = rows * n_cols + cols
 
-        x = tl.load(x_ptr + offsets, mask=mask, other=float("-inf")).to(tl.float32)
+        x = tl.load(x_ptr + offsets, mask=mask, other=float("-inf"), eviction_policy="evict_first").to(tl.float32)
 
         shifted = x - row_max
         numerator = tl.exp(shifted)
         y = numerator / denominator
 
-        tl.store(y_ptr + offsets, y, mask=mask)
+        tl.store(y_ptr + offsets, y, mask=mask, eviction_policy="evict_first")
 
 
 @triton.jit
@@ -129,22 +132,24 @@ def _softmax_backward_looped_kernel(
         mask = row_mask & (cols < n_cols)
         offsets = rows * n_cols + cols
 
-        dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
-        y = tl.load(y_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+        dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0, eviction_policy="evict_last").to(tl.float32)
+        y = tl.load(y_ptr + offsets, mask=mask, other=0.0, eviction_policy="evict_last").to(tl.float32)
 
         dot += tl.sum(dy * y, axis=1, keep_dims=True)
 
-    for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
+    # Backwards, since the last block is the likeliest to be in the cache.
+    n_blocks = tl.cdiv(n_cols, BLOCK_COLS)
+    for block in range(n_blocks):
+        cols = ((n_blocks - 1 - block) * BLOCK_COLS + tl.arange(0, BLOCK_COLS))[None, :]
         mask = row_mask & (cols < n_cols)
         offsets = rows * n_cols + cols
 
-        dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
-        y = tl.load(y_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+        dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
+        y = tl.load(y_ptr + offsets, mask=mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
 
         dx = y * (dy - dot)
 
-        tl.store(dx_ptr + offsets, dx, mask=mask)
+        tl.store(dx_ptr + offsets, dx, mask=mask, eviction_policy="evict_first")
 
 
 def softmax_forward(x):
@@ -156,13 +161,13 @@ def softmax_forward(x):
     if n_cols <= LONG_ROW:
         BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
         with device_guard(x.device):
-            _softmax_forward_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
+            _softmax_forward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
                 x, y, n_rows, n_cols, BLOCK_ROWS=BLOCK_ROWS, BLOCK_COLS=BLOCK_COLS, num_warps=num_warps
             )
     else:
         BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)
         with device_guard(x.device):
-            _softmax_forward_looped_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
+            _softmax_forward_looped_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
                 x, y, n_rows, n_cols, BLOCK_ROWS=BLOCK_ROWS, BLOCK_COLS=BLOCK_COLS, num_warps=num_warps
             )
     return y
@@ -176,13 +181,13 @@ def softmax_backward(dy, y):
     if n_cols <= LONG_ROW:
         BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
         with device_guard(dy.device):
-            _softmax_backward_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
+            _softmax_backward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
                 dy, y, dx, n_rows, n_cols, BLOCK_ROWS=BLOCK_ROWS, BLOCK_COLS=BLOCK_COLS, num_warps=num_warps
             )
     else:
         BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)
         with device_guard(dy.device):
-            _softmax_backward_looped_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
+            _softmax_backward_looped_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
                 dy, y, dx, n_rows, n_cols, BLOCK_ROWS=BLOCK_ROWS, BLOCK_COLS=BLOCK_COLS, num_warps=num_warps
             )
     return dx

@@ -13,6 +13,7 @@ import triton.language as tl
 
 from torch.autograd.function import once_differentiable
 
+from kernels.ops.utils import cdiv
 from kernels.ops.utils import check_floating
 from kernels.ops.utils import check_shape
 from kernels.ops.utils import device_guard
@@ -80,7 +81,7 @@ def swiglu_forward(gate, up):
     n_elements = gate.numel()
     y = torch.empty_like(gate, dtype=torch.promote_types(gate.dtype, up.dtype))
     with device_guard(gate.device):
-        _swiglu_forward_kernel[(triton.cdiv(n_elements, BLOCK_SIZE),)](
+        _swiglu_forward_kernel[(cdiv(n_elements, BLOCK_SIZE),)](
             gate, up, y, n_elements, BLOCK_SIZE=BLOCK_SIZE, num_warps=4
         )
     return y, gate, up
@@ -93,7 +94,7 @@ def swiglu_backward(dy, gate, up, needs_dgate=True, needs_dup=True):
     dgate = torch.empty_like(gate) if needs_dgate else None
     dup = torch.empty_like(up) if needs_dup else None
     with device_guard(dy.device):
-        _swiglu_backward_kernel[(triton.cdiv(n_elements, BLOCK_SIZE),)](
+        _swiglu_backward_kernel[(cdiv(n_elements, BLOCK_SIZE),)](
             dy,
             gate,
             up,

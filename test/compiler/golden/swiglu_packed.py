@@ -13,6 +13,7 @@ import triton.language as tl
 
 from torch.autograd.function import once_differentiable
 
+from kernels.ops.utils import cdiv
 from kernels.ops.utils import check_divisible
 from kernels.ops.utils import check_floating
 from kernels.ops.utils import check_rank
@@ -79,7 +80,7 @@ def swiglu_packed_forward(x):
     n_elements = x.shape[-3] * x.shape[-2] * (x.shape[-1] // 2)
     y = torch.empty((*x.shape[:-1], x.shape[-1] // 2), dtype=x.dtype, device=x.device)
     with device_guard(x.device):
-        _swiglu_packed_forward_kernel[(triton.cdiv(n_elements, BLOCK_SIZE),)](
+        _swiglu_packed_forward_kernel[(cdiv(n_elements, BLOCK_SIZE),)](
             x, y, n_elements, x.shape[-1], x.shape[-1] // 2, BLOCK_SIZE=BLOCK_SIZE, num_warps=4
         )
     return y, x
@@ -91,7 +92,7 @@ def swiglu_packed_backward(dy, x):
     n_elements = dy.numel()
     dx = torch.empty_like(x)
     with device_guard(dy.device):
-        _swiglu_packed_backward_kernel[(triton.cdiv(n_elements, BLOCK_SIZE),)](
+        _swiglu_packed_backward_kernel[(cdiv(n_elements, BLOCK_SIZE),)](
             dy, x, dx, n_elements, x.shape[-1], dy.shape[-1], BLOCK_SIZE=BLOCK_SIZE, num_warps=4
         )
     return dx

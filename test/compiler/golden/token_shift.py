@@ -15,11 +15,12 @@ import triton.language as tl
 
 from torch.autograd.function import once_differentiable
 
+from kernels.ops.utils import cdiv
 from kernels.ops.utils import check_floating
 from kernels.ops.utils import check_rank
 from kernels.ops.utils import check_shape
 from kernels.ops.utils import device_guard
-from kernels.ops.utils import loop_stages
+from kernels.ops.utils import persistent_settings
 from kernels.ops.utils import row_settings
 from kernels.ops.utils import row_shape
 from kernels.ops.utils import sm_count
@@ -107,7 +108,7 @@ def token_shift_forward(x, mix):
     y = torch.empty_like(x, dtype=torch.promote_types(x.dtype, mix.dtype))
     BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
     with device_guard(x.device):
-        _token_shift_forward_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
+        _token_shift_forward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
             x, mix, y, n_rows, n_cols, x.shape[-2], BLOCK_ROWS=BLOCK_ROWS, BLOCK_COLS=BLOCK_COLS, num_warps=num_warps
         )
     return y, x, mix
@@ -118,8 +119,10 @@ def token_shift_backward(dy, x, mix, needs_dx=True, needs_dmix=True):
     n_rows, n_cols = row_shape(dy)
     dy = dy.contiguous()
     dx = torch.empty_like(x) if needs_dx else None
-    BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
-    n_programs = min(triton.cdiv(n_rows, BLOCK_ROWS), sm_count(dy.device))
+    BLOCK_ROWS, BLOCK_COLS, NUM_STAGES, num_warps, per_sm = persistent_settings(
+        n_cols, dy.element_size() + dy.element_size() + x.element_size() + x.element_size(), sums=1
+    )
+    n_programs = min(cdiv(n_rows, BLOCK_ROWS), per_sm * sm_count(dy.device))
     dmix_partial = torch.empty((n_programs, n_cols), dtype=torch.float32, device=dy.device) if needs_dmix else None
     with device_guard(dy.device):
         _token_shift_backward_kernel[(n_programs,)](
@@ -135,7 +138,7 @@ def token_shift_backward(dy, x, mix, needs_dx=True, needs_dmix=True):
             NEEDS_DMIX=needs_dmix,
             BLOCK_ROWS=BLOCK_ROWS,
             BLOCK_COLS=BLOCK_COLS,
-            NUM_STAGES=loop_stages(n_cols),
+            NUM_STAGES=NUM_STAGES,
             num_warps=num_warps,
         )
     dmix = dmix_partial.sum(0).to(mix.dtype) if needs_dmix else None
