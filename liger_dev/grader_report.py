@@ -56,7 +56,8 @@ def summary(verdict: Verdict) -> str:
         rate = f", the tests find {verdict.strength.kill_rate:.0%} of planted bugs" if verdict.strength else ""
         return f"Passed: {verdict.cases} cases on {verdict.device}{rate}"
     if not verdict.cases:
-        return "Refused without running it" if verdict.faults else "Nothing was graded"
+        refused = any(fault.kind == NOT_ALLOWED for fault in verdict.faults)
+        return "Refused without running it" if refused else "Failed: nothing could be graded"
     return f"Failed: {len(verdict.faults)} faults in {verdict.cases} cases"
 
 

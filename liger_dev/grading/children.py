@@ -21,6 +21,7 @@ from liger_dev.grading.cases import GradeCase
 from liger_dev.grading.draw import draw_inputs
 from liger_dev.grading.draw import draw_upstream
 from liger_dev.grading.request import Request
+from liger_dev.grading.static_reading import is_kernel
 from liger_dev.sandbox import Completed
 from liger_dev.sandbox import Limits
 from liger_dev.sandbox import run_child
@@ -169,16 +170,21 @@ def _own_copy(request: Request, folder: Path) -> tuple[Path, Path]:
 
 
 def find_function(text: str, name: str) -> str:
-    """What to call in a file: its only autograd.Function, else the function named like the reference or `liger_` it."""
+    """What to call in a file: the function named like the reference or `liger_` it, else the only autograd.Function,
+    else the only public function that is no kernel; empty if none of these can be told."""
     body = ast.parse(text).body
     classes = [
         n.name for n in body if isinstance(n, ast.ClassDef) and any("Function" in ast.unparse(b) for b in n.bases)
     ]
-    functions = [n.name for n in body if isinstance(n, ast.FunctionDef)]
+    functions = [n.name for n in body if isinstance(n, ast.FunctionDef) and not is_kernel(n)]
     for wanted in (f"liger_{name}", name):
         if wanted in functions:
             return wanted
-    return classes[0] if len(classes) == 1 else ""
+    public = [function for function in functions if not function.startswith("_")]
+    for found in (classes, public):
+        if found:
+            return found[0] if len(found) == 1 else ""
+    return ""
 
 
 def _write_job(folder: Path, job: dict[str, Any], called: Sequence[Called], device: str) -> Path:

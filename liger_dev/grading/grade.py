@@ -31,6 +31,7 @@ from liger_dev.grading.children import ReferenceFailed
 from liger_dev.grading.children import ask_candidate
 from liger_dev.grading.children import ask_reference
 from liger_dev.grading.children import draw
+from liger_dev.grading.children import find_function
 from liger_dev.grading.request import Request
 from liger_dev.grading.static_reading import launched_kernels
 from liger_dev.grading.static_reading import read_files
@@ -58,6 +59,9 @@ def grade(request: Request) -> Verdict:
         # What may not be named may not be run either.
         faults = tuple(Fault(NOT_ALLOWED, f"{f.file}:{f.line}", f"{f.subject}: {f.reason}") for f in findings)
         return Verdict(faults, 0, seed=request.seed, hashes=tuple(before.items()), accepted=request.allow)
+    if not request.function and not find_function(Path(request.op).read_text(), request.reference.name):
+        what = f"it has no function {request.reference.name} and no single autograd.Function or function: name one with --function"
+        return Verdict((Fault("nothing to call", Path(request.op).name, what),), 0, seed=request.seed)
     called, left_out = draw(request, chosen_cases(request))
     answers = ask_candidate(request, called)
     verdict = _judged(request, called, answers)
@@ -97,9 +101,9 @@ def _judged(request: Request, called: Sequence[Called], answers: Answers) -> Ver
         faults += found
         margins += measured
         refused += [refusal] if refusal else []
-    records = {one.file: answers.found[one.file][0] for one in finished}
+    records = [answers.found[one.file][0] for one in finished]
     cases = [one.case for one in called]
-    launches = [{(phase, name) for phase, name, _ in record["launches"]} for record in records.values()]
+    launches = [{(phase, name) for phase, name, _ in record["launches"]} for record in records]
     counts = [
         (*launch, sum(launch in found for found in launches))
         for launch in sorted(set().union(*launches))
@@ -109,7 +113,7 @@ def _judged(request: Request, called: Sequence[Called], answers: Answers) -> Ver
         judge.group(faults, cases),
         len(finished),
         margins=judge.worst(margins),
-        contracts=judge.contracts(cases, faults, records, request.device == "cuda"),
+        contracts=judge.contracts(_finished_first(cases, finished), faults, records, request.device == "cuda"),
         launches=tuple(counts),
         left_out=tuple(f"refused clearly: {text}" for text in refused),
         accepted=request.allow,
@@ -117,6 +121,11 @@ def _judged(request: Request, called: Sequence[Called], answers: Answers) -> Ver
         device=answers.device,
         protection=answers.done.protection,
     )
+
+
+def _finished_first(cases: Sequence[GradeCase], finished: Sequence[Called]) -> list[GradeCase]:
+    done = [one.case for one in finished]
+    return [*done, *(case for case in cases if case not in done)]
 
 
 def _kernels(request: Request) -> list[str]:

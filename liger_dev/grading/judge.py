@@ -176,34 +176,37 @@ _PROPERTIES: dict[str, Callable[[GradeCase], bool]] = {
 }
 
 
+# The promise, the fault that breaks it, and the step of a case that shows it; every case shows the one without.
+_PROMISES = (
+    ("same answer in a second call", "another answer in a second call", "repeat"),
+    ("second backward through one forward", "another answer in a second backward", "repeat"),
+    ("gradients accumulate", "gradients do not accumulate", "accumulate"),
+    ("inputs are left as they are", "writes to its inputs", ""),
+    ("second derivative refused", "second derivative not refused", "second derivative"),
+)
+
+
 def contracts(
-    cases: Sequence[GradeCase], faults: Sequence[Fault], records: dict[str, dict[str, Any]], cuda: bool
+    cases: Sequence[GradeCase], faults: Sequence[Fault], records: Sequence[dict[str, Any]], cuda: bool
 ) -> tuple[Contract, ...]:
-    """What was promised beyond values, and whether it held."""
-    kinds = {
-        "same answer in a second call": "another answer in a second call",
-        "second backward through one forward": "another answer in a second backward",
-        "gradients accumulate": "gradients do not accumulate",
-        "inputs are left as they are": "writes to its inputs",
-        "second derivative refused": "second derivative not refused",
-    }
+    """What was promised beyond values, and whether it held. `records` are those of the cases that ended, in their
+    order: a promise that none of them has put to the test is not run."""
     modes = {"no_grad": "under no_grad", "inference_mode": "under inference_mode"}
     modes |= _MODES if cuda else {}
     broken = {fault.kind for fault in faults}
     crashed = {fault.where for fault in faults if fault.kind == "fails"}
-    refused = next((r["second derivative"] for r in records.values() if "second derivative" in r), "")
-    rows = [
-        Contract(
-            name,
-            "broken" if kind in broken or (crashed and "second" in name) else "held",
-            refused if "derivative" in name else "",
-        )
-        for name, kind in kinds.items()
-    ]
+    refused = next((r["second derivative"] for r in records if "second derivative" in r), "")
+    ended = cases[: len(records)]
+    rows = []
+    for name, kind, step in _PROMISES:
+        shown = any(step in case.steps for case in ended) if step else bool(ended)
+        fails = kind in broken or (shown and crashed and "second" in name)
+        outcome = "broken" if fails else "held" if shown else "not run"
+        rows.append(Contract(name, outcome, refused if "derivative" in name else ""))
     for case in cases:
         if case.mode in modes or case.alias or case.reuses:
-            failed = any(fault.where == case.id for fault in faults)
-            rows.append(Contract(modes.get(case.mode, case.id), "broken" if failed else "held"))
+            outcome = "broken" if any(fault.where == case.id for fault in faults) else "held"
+            rows.append(Contract(modes.get(case.mode, case.id), outcome if case in ended else "not run"))
     return (*rows, *(Contract(name, "not run", "there is no CUDA device") for name in _GPU_CONTRACTS if not cuda))
 
 

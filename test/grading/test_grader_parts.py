@@ -10,9 +10,11 @@ from liger_dev.grading import wire
 from liger_dev.grading.cases import axes_of
 from liger_dev.grading.cases import grade_cases
 from liger_dev.grading.cases import shape_of
+from liger_dev.grading.children import find_function
 from liger_dev.grading.compare import Given
 from liger_dev.grading.compare import compare
 from liger_dev.grading.draw import draw_inputs
+from liger_dev.grading.judge import contracts
 from liger_dev.grading.static_reading import read_text
 from liger_dev.grading.verdict import Fault
 from liger_dev.grading.verdict import Mutant
@@ -214,3 +216,32 @@ def test_sizes_are_multiples_of_what_the_op_demands():
 def test_what_all_kernels_share_holds_nothing_that_the_grader_refuses(tmp_path):
     shared = [change for change in skeleton(tmp_path).changes if change.path.startswith("kernels/ops/")]
     assert shared and [read_text(change.content, change.path) for change in shared] == [()] * len(shared)
+
+
+KERNEL = "@triton.jit\ndef k(x_ptr):\n    pass\n\n\n"
+FUNCTION = "class A(torch.autograd.Function):\n    pass\n\n\n"
+
+
+@pytest.mark.parametrize(
+    "text, wanted",
+    [
+        (KERNEL + FUNCTION, "A"),
+        (KERNEL + FUNCTION + "def liger_softmax(x):\n    return A.apply(x)\n", "liger_softmax"),
+        (KERNEL + "def fn(x):\n    return x\n", "fn"),
+        (KERNEL + "def fn(x):\n    return _g(x)\n\n\ndef _g(x):\n    return x\n", "fn"),
+        (KERNEL + "def f(x):\n    return x\n\n\ndef g(x):\n    return x\n", ""),
+        (KERNEL + FUNCTION + FUNCTION.replace("A", "B"), ""),
+        (KERNEL, ""),
+    ],
+)
+def test_what_is_called_in_a_file_is_found_or_asked_for(text, wanted):
+    assert find_function(text, "softmax") == wanted
+
+
+def test_what_was_not_put_to_the_test_has_not_held():
+    cases = grade_cases((Tensor("x", ("B", "T", "V")),), (), 7)
+    hangs = Fault("hangs", "after 1 of 48 cases", "it did not end within 120 s")
+    for ended in (0, 1):
+        found = {contract.name: contract.outcome for contract in contracts(cases, [hangs], [{}] * ended, False)}
+        assert found["inputs are left as they are"] == ("held" if ended else "not run")
+        assert found["under no_grad"] == found["gradients accumulate"] == "not run"
