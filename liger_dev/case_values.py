@@ -88,6 +88,7 @@ def case_values(
         "case_arguments": ", ".join([*(["batch"] if batch else []), *([columns] if columns else [])]),
         "cases": _cases(_ANY_RANK, batch, sizes, any_rank, demands),
         "large_cases": _cases(_LARGE_ANY_RANK, batch, sizes, any_rank, demands),
+        "beyond": _beyond(reference, batch, sizes),
         "input_name": (inputs or floats)[0],
         "float_inputs": _names(inputs or floats),
         "float_parameters": _names([name for name in floats if name in learnable]) if learnable else "",
@@ -171,6 +172,17 @@ class Sizes:
 
     def __call__(self, size: int) -> int:
         return _rounded(max(size, self.least), self.multiple)
+
+
+def _beyond(reference: Reference, batch: Batch, sizes: Sizes) -> dict[str, str]:
+    """The arguments of `make_inputs` for one row, and for so many that a tensor has more than 2**31 elements; empty
+    where no batch of rows can grow."""
+    tensors = [t.name for t in reference.tensors if t.dtype == "float" and batch and t.shape[: len(batch)] == batch]
+    if not tensors or not sizes.columns:
+        return {}
+    ones, lead = (1,) * len(batch), "1, " * (len(batch) - 1)
+    many = f"({lead}2**31 // row + 8{',' if len(batch) == 1 else ''})"
+    return {"name": tensors[0], "one": f"{ones}, {sizes(4096)}", "many": f"{many}, {sizes(4096)}"}
 
 
 def _rounded(size: int, multiple: int) -> int:
