@@ -18,7 +18,7 @@ from liger_dev import edits
 from liger_dev.generator import TEMPLATES
 from liger_dev.generator import functional_source
 from liger_dev.generator import kernel_files
-from liger_dev.skeleton import FILES
+from liger_dev.skeleton import skeleton
 from liger_dev.template_values import values
 
 OPS = ROOT / "test" / "generator" / "ops"
@@ -53,12 +53,7 @@ def workspace(tmp_path_factory):
     reference, profile = load("rms_norm")
     functional = edits.add_import("", "kernels.ops.rms_norm", "LigerRmsNormFunction")
     texts = {
-        **{
-            path: (ROOT / path).read_text()
-            for path in FILES
-            if path.startswith("test/") or path.endswith("ops/utils.py")
-        },
-        **dict.fromkeys((path for path in FILES if path.endswith("__init__.py")), ""),
+        **{change.path: change.content for change in skeleton(root).changes},
         **kernel_files(reference, profile, {}, TEMPLATES[1:3]),
         "kernels/functional.py": edits.add_function(functional, functional_source(values(reference, profile))),
         "kernels/reference/rms_norm.py": reference.text,
