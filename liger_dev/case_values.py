@@ -11,6 +11,7 @@ from typing import Any
 from liger_dev.choices import settings
 from liger_dev.literals import literal
 from liger_dev.profile import KernelProfile
+from liger_dev.ranks import accepts_mixed_dtypes
 from liger_dev.records import Reference
 from liger_dev.records import Scalar
 from liger_dev.records import Tensor
@@ -91,7 +92,9 @@ def case_values(
         "beyond": _beyond(reference, batch, sizes),
         "input_name": (inputs or floats)[0],
         "float_inputs": _names(inputs or floats),
-        "float_parameters": _names([name for name in floats if name in learnable]) if learnable else "",
+        "float_parameters": _names([name for name in floats if name in learnable])
+        if learnable and accepts_mixed_dtypes(reference)
+        else "",
         "float_names": _names(floats) if len(floats) > 1 else "",
         "refused_shapes": _names(_refused(reference)) if _refused(reference) else "",
         "refused_singles": _names(_refused(reference, 1)) if _refused(reference, 1) else "",

@@ -1,4 +1,5 @@
-"""A reference in, whether it takes tensors of other ranks than its SHAPES name out: read from its text."""
+"""A reference in, whether it takes tensors of other ranks than its SHAPES name, or of several dtypes, out: read from
+its text."""
 
 import ast
 
@@ -17,12 +18,21 @@ def accepts_any_rank(reference: Reference) -> bool:
     return not any(_depends_on_rank(node) for statement in function.body for node in ast.walk(statement))
 
 
+def accepts_mixed_dtypes(reference: Reference) -> bool:
+    """Whether the reference takes parameters in another dtype than its inputs, on every device."""
+    calls = (node for node in ast.walk(ast.parse(reference.text)) if isinstance(node, ast.Call))
+    names = {call.func.attr for call in calls if isinstance(call.func, ast.Attribute)}
+    return not names & {*_ONE_DTYPE_CALLS}
+
+
 _DIMENSION_ARGUMENTS = ("dim", "axis", "start_dim", "end_dim", "dim0", "dim1", "dims")
 _DIMENSION_CALLS = ("mean", "sum", "amax", "amin", "max", "min", "softmax", "log_softmax", "logsumexp", "unsqueeze",
                     "squeeze", "cumsum", "norm", "var", "std", "prod", "argmax", "size", "chunk", "split", "cat",
                     "flatten")  # fmt: skip
 _RANK_CALLS = ("view", "reshape", "permute", "transpose", "t", "einsum", "movedim", "swapaxes", "bmm", "group_norm",
-               "instance_norm", "batch_norm", "cross_entropy", "nll_loss", "multi_margin_loss")  # fmt: skip
+               "instance_norm", "batch_norm", "cross_entropy", "nll_loss", "multi_margin_loss", "prelu")  # fmt: skip
+# They refuse parameters of another dtype than the input's, on some devices at least.
+_ONE_DTYPE_CALLS = ("layer_norm", "rms_norm", "group_norm", "instance_norm", "batch_norm", "prelu", "linear")
 # They go over dimension 1 unless they are told another one.
 _SECOND_BY_DEFAULT = ("cosine_similarity", "normalize")
 

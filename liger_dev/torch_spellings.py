@@ -18,6 +18,7 @@ RENAMED = {
     "log_sigmoid": "F.logsigmoid",
     "special_expit": "torch.sigmoid",
     "special_erf": "torch.erf",
+    "linalg_vector_norm": "torch.linalg.vector_norm",
 }
 FALLBACK = {
     "rsqrt": "rstd",

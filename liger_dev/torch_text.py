@@ -339,8 +339,24 @@ class _Printer:
     def negative(self, node: Node) -> tuple[str, int]:
         return f"-{self.operand(node.args[0], UNARY)}", UNARY
 
+    def rms_norm(self, node: Node) -> tuple[str, int]:
+        """F.rms_norm; the eps that it takes if it is given none depends on the dtype that it computes in."""
+        given = self.call(node, "rms_norm").removesuffix(")")
+        has_eps = len(node.args) > 3 and node.args[3] is not None
+        return f"{given})" if has_eps else f"{given}, eps=torch.finfo(torch.float32).eps)", ATOM
+
+    def instance_norm(self, node: Node) -> tuple[str, int]:
+        x, weight, bias, mean, var, _, _, eps, *_ = node.args
+        if mean is not None or var is not None:
+            raise _unsupported(node, "aten.instance_norm keeps running statistics")
+        given = {"weight": weight, "bias": bias}
+        texts = [f"{name}={self.operand(value, 0)}" for name, value in given.items() if value is not None]
+        return f"F.instance_norm({', '.join([self.operand(x, 0), *texts, f'eps={self.operand(eps, 0)}'])})", ATOM
+
 
 _SPECIAL = {
+    "rms_norm": _Printer.rms_norm,
+    "instance_norm": _Printer.instance_norm,
     "to": _Printer.cast,
     "_to_copy": _Printer.cast,
     "sym_size": _Printer.size,

@@ -100,7 +100,7 @@ class Graph:
     """All values of one operation, forward and backward; `names` and `lines` come from the reference's source, `sizes`
     are axes' sizes as Python expressions over the arguments, `extents` those that they were traced with. An axis
     in `lengths` is as long as another one and so many elements more, one in `least` has to be so long. `picks` are what
-    elements are picked by, each with the axis that it must not leave."""
+    elements are picked by, each with the axis that it must not leave. Scalars `at_least_zero` mean something else below."""
 
     inputs: list[Input] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
@@ -112,6 +112,7 @@ class Graph:
     lengths: dict[str, tuple[str, int]] = field(default_factory=dict)
     picks: dict[tuple[Value, str], None] = field(default_factory=dict)
     least: dict[str, int] = field(default_factory=dict)
+    at_least_zero: list[str] = field(default_factory=list)
     _values: dict[tuple[Any, ...], Value] = field(default_factory=dict)
 
     def make(self, op: str, *args: Value, axes: Axes | None = None, dtype: str | None = None, **attrs: Any) -> Value:

@@ -116,7 +116,7 @@ def _final(host: Host, acc: Accumulator, guard: str, shapes: Shapes) -> list[str
     """The gradient, or the slice of it, from its partial sums."""
     name, cut = acc.place.name, dict(acc.place.slices)
     if not cut:
-        return [conditional(f"{name} = {_final_sum(host, name, len(acc.value.axes))}", guard)]
+        return [conditional(f"{name} = {_final_sum(host, name, len(acc.value.axes), shapes)}", guard)]
     index = ", ".join(_index(cut[i], shapes) if i in cut else ":" for i in range(len(acc.place.dims)))
     turned = ".flip(0)" if any(piece.reversed for piece in cut.values()) else ""
     line = f"{name}[{index}] = {acc.name}_partial.sum(0){turned}"
@@ -163,11 +163,13 @@ def _flag_value(flag: str) -> str:
     return f"{flag[4:].lower()} is not None" if flag.startswith("HAS_") else flag.lower()
 
 
-def _final_sum(host: Host, name: str, axes: int) -> str:
+def _final_sum(host: Host, name: str, axes: int, shapes: Shapes) -> str:
     own = name.removeprefix("d")
     dims = next(i.dims for i in host.graph.inputs if i.name == own)
     total = f"{name}_partial.sum(0)"
-    if len(dims) != axes:
+    if len([dim for dim in dims if dim]) > 1:
+        total += f".view({f'{own}.shape' if own in host.saved else shapes.shape(dims)})"
+    elif len(dims) != axes:
         total += f".view({', '.join('-1' if d else '1' for d in dims)})"
     return total + (f".to({own}.dtype)" if own in host.saved else "")
 

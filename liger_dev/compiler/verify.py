@@ -52,6 +52,7 @@ def _wide(value: Any) -> Any:
 def verify(graph: Graph, reference: Reference, fn: Callable[..., Any]) -> None:
     """Compares outputs and gradients of the graph with autograd's on random inputs: at the scalars' defaults, and with
     each number negated and each flag turned, where the reference takes that and the graph is not for one value alone.
+    Numbers that the reference takes for something else when they are negative are noted in the graph.
 
     Raises:
         Unsupported: they differ (a scalar steers control flow, say), or every gradient is zero.
@@ -66,6 +67,12 @@ def verify(graph: Graph, reference: Reference, fn: Callable[..., Any]) -> None:
                 _verify_at(graph, reference, fn, {**usual, scalar.name: other}, f" at {scalar.name}={other}")
             except (ValueError, RuntimeError):
                 pass  # the reference itself refuses that value
+            except Unsupported:
+                if isinstance(value, bool) or value < 0:
+                    raise
+                other = value / 2 + 0.1
+                _verify_at(graph, reference, fn, {**usual, scalar.name: other}, f" at {scalar.name}={other}")
+                graph.at_least_zero.append(scalar.name)
 
 
 def counts(graph: Graph, reference: Reference, fn: Callable[..., Any]) -> dict[str, bool]:

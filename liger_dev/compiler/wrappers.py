@@ -84,7 +84,7 @@ def _static(host: Host) -> list[str]:
         for s in host.reference.scalars
         if s.choices or s.name not in used and s.type != "float"
     ]
-    return [
+    return [f'check_least("{name}", {name}, 0)' for name in graph.at_least_zero] + [
         f'check_static("{name}", {name}, {", ".join(map(literal, values))})'
         for name, values in chosen
         if {True, False} != {*values}

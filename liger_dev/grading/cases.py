@@ -104,11 +104,16 @@ Maker = Iterator[GradeCase]
 
 
 def grade_cases(
-    tensors: Sequence[Tensor], scalars: Sequence[Scalar], seed: int, divisors: Mapping[str, int] = MappingProxyType({})
+    tensors: Sequence[Tensor],
+    scalars: Sequence[Scalar],
+    seed: int,
+    divisors: Mapping[str, int] = MappingProxyType({}),
+    mixed_dtypes: bool = True,
 ) -> tuple[GradeCase, ...]:
     """All cases of an operation, in the order in which they run. The same seed gives the same cases.
 
     Sizes are rounded up to multiples of `divisors`, so that an op of halves or groups is graded on as many cases.
+    `mixed_dtypes`: parameters may have another dtype than inputs.
     """
     draw = random.Random(seed)
     axes = axes_of(tensors)
@@ -117,6 +122,7 @@ def grade_cases(
     if axes.batch or axes.columns:
         makers = (_shapes, *makers)
     found = [case for maker in makers for case in maker(tensors, scalars, axes, draw, base)]
+    found = [case for case in found if mixed_dtypes or not case.parameters]
     return tuple({case.id: _divisible(case, axes, divisors) for case in found}.values())
 
 

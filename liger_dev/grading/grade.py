@@ -39,6 +39,7 @@ from liger_dev.grading.verdict import NOT_ALLOWED
 from liger_dev.grading.verdict import TAMPERS
 from liger_dev.grading.verdict import Fault
 from liger_dev.grading.verdict import Verdict
+from liger_dev.ranks import accepts_mixed_dtypes
 
 # The grading ends when the tool is killed, and the children's supervisors end with it.
 _PR_SET_PDEATHSIG = 1
@@ -79,7 +80,9 @@ def grade(request: Request) -> Verdict:
 
 
 def chosen_cases(request: Request) -> tuple[GradeCase, ...]:
-    cases = grade_cases(request.reference.tensors, request.reference.scalars, request.seed, dict(request.divisors))
+    reference = request.reference
+    mixed = accepts_mixed_dtypes(reference)
+    cases = grade_cases(reference.tensors, reference.scalars, request.seed, dict(request.divisors), mixed)
     if request.device == "cuda":
         base = next(case for case in cases if case.id == "base")
         cases += tuple(replace(base, id=mode, mode=mode, dtype=FLOAT_DTYPES[1], steps=()) for mode in _GPU_MODES)

@@ -40,6 +40,7 @@ from liger_dev.loading.reference_file import read_constants
 from liger_dev.loading.signature import ONES
 from liger_dev.loading.signature import ZEROS
 from liger_dev.loading.signature import Arguments
+from liger_dev.loading.signature import parameters_of
 from liger_dev.loading.signature import public_name
 from liger_dev.loading.signature import read_signature
 from liger_dev.loading.usual_shapes import Shape
@@ -145,11 +146,20 @@ def _from_import(name: str, source: Source, folder: Path) -> Reference:
     arguments = without_optional(arguments, shapes)
     names = {public_name(tensor.name): tensor.name for tensor in arguments.tensors}
     width = _width(shapes)
+    shapes = _channels_second(arguments, shapes)
     operation = first_that_runs(_function_operation(found, arguments, place, names), width, sizes, {}, shapes)
     operation = detached(operation, frozen_tensors(operation))
     check(operation)
     operation = replace(_with_parameters(operation, None), summary=_first_line(inspect.getdoc(found)))
     return print_reference(name, _given(_described(operation, name, source.entry)), source.origin, folder)
+
+
+def _channels_second(arguments: Arguments, shapes: dict[str, Shape]) -> dict[str, Shape]:
+    """The shapes of what takes a number of groups, where none are given."""
+    if shapes or "num_groups" not in {scalar.name for scalar in arguments.scalars}:
+        return shapes
+    first, *others = (public_name(tensor.name) for tensor in arguments.tensors)
+    return {first: ("B", "C", "H", "W"), **{name: ("C",) for name in others if name in ONES | ZEROS}}
 
 
 def _refuse_part(source: Source) -> None:
@@ -210,9 +220,8 @@ def _call(
 
 def _positional(fn: Callable[..., Any]) -> tuple[str, ...] | None:
     """The arguments that can't go by keyword; None if the function does not tell."""
-    try:
-        parameters = inspect.signature(fn).parameters.values()
-    except ValueError:
+    parameters = parameters_of(fn)
+    if parameters is None:
         return None
     return tuple(p.name for p in parameters if p.kind is p.POSITIONAL_ONLY)
 

@@ -4,6 +4,7 @@ import functools
 import inspect
 
 from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from dataclasses import replace
 from typing import Any
@@ -29,6 +30,7 @@ from liger_dev.loading.signature import ZEROS
 from liger_dev.loading.signature import Arguments
 from liger_dev.loading.signature import public_name
 from liger_dev.loading.signature import read_signature
+from liger_dev.loading.usual_shapes import LABELS
 from liger_dev.loading.usual_shapes import Shape
 from liger_dev.records import Scalar
 from liger_dev.records import Tensor
@@ -36,6 +38,7 @@ from liger_dev.records import Tensor
 # Sizes up to this one stay numbers; larger ones are axes.
 _SMALL = 4
 _AXES = "KNMPQ"
+_CHANNELS = frozenset(("num_channels", "num_features", "num_groups"))
 
 
 def module_operation(
@@ -141,8 +144,10 @@ def unshaped_operation(built: Built, taken: Arguments, place: Place) -> tuple[Op
 
 
 def without_optional(taken: Arguments, shapes: dict[str, Shape]) -> Arguments:
-    """Optional tensors are left out, but for usual parameters and those that a shape is given for."""
-    kept = ONES | ZEROS | {"residual"} | set(shapes)
+    """Optional tensors are left out, but for usual parameters and those that a shape is given for. The weight of a loss
+    is none of these: it is of classes or elements, and has no gradient."""
+    is_loss = any(tensor.name in LABELS for tensor in taken.tensors)
+    kept = ({"residual"} if is_loss else ONES | ZEROS | {"residual"}) | set(shapes)
     left = [t.name for t in taken.tensors if t.optional and t.name not in kept]
     if not left or len(left) == len(taken.tensors):
         return taken
@@ -211,7 +216,37 @@ def _shaped(
     last = [shape[-1] for shape in own.values() if shape]
     large = fixed_sizes([size for size in last if size > _SMALL])
     sizes = [*large, None, *fixed_sizes([*kwargs.values(), *last])]
-    return first_that_runs(operation, width, sizes, own, shapes)
+    inputs = [tensor.name for tensor in operation.tensors if tensor.name not in own]
+    failure: BadInput | None = None
+    for usual, axis in _usual_inputs(own, kwargs, width):
+        guessed = {name: usual for name in inputs if usual and name not in shapes}
+        try:
+            found = first_that_runs(operation, axis, sizes, own, {**guessed, **shapes})
+        except BadInput as error:
+            failure = failure or error
+            continue
+        said = f"shapes were not given: assumed {', '.join(f'{n} ({_text(usual)})' for n in guessed)}"
+        return replace(
+            found, assumptions=(*found.assumptions, *([f"{said}; pass --shape to change"] if guessed else []))
+        )
+    assert failure is not None, "there is at least one try"
+    raise failure
+
+
+def _usual_inputs(own: dict[str, tuple[int, ...]], kwargs: dict[str, Any], width: str) -> Iterator[tuple[Shape, str]]:
+    """Shapes of inputs to try beside the usual ones, with the axis whose size the module may fix: channels come second
+    where `__init__` is told their number; a parameter of several dimensions has those of an input's last ones."""
+    if _CHANNELS & set(kwargs):
+        yield ("B", "C", "H", "W"), "C"
+        yield ("B", "C", "L"), "C"
+    yield (), width
+    large = max((shape for shape in own.values()), key=len, default=())
+    if len(large) > 1:
+        yield ("B", *_axes(large, {width: large[-1]})), width
+
+
+def _text(shape: Shape) -> str:
+    return ", ".join(map(str, shape))
 
 
 def fixed_sizes(values: list[Any]) -> list[int]:

@@ -5,6 +5,7 @@ import inspect
 import re
 
 from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,9 +37,8 @@ def read_signature(fn: Callable[..., Any], init: dict[str, Any], shown: str) -> 
     Raises:
         BadInput: there is no tensor argument, or an argument's role can't be told.
     """
-    try:
-        parameters = list(inspect.signature(fn).parameters.values())
-    except ValueError:
+    parameters = parameters_of(fn)
+    if parameters is None:
         return _without_signature(init, shown)
     unknown = [name for name in init if name not in {p.name for p in parameters}]
     if unknown:
@@ -61,6 +61,36 @@ def read_signature(fn: Callable[..., Any], init: dict[str, Any], shown: str) -> 
         raise BadInput("the operation takes no tensor", shown, "annotate its tensor arguments with torch.Tensor")
     tensors.sort(key=lambda tensor: tensor.optional)
     return Arguments(tuple(tensors), tuple(scalars), constants, _said(constants, init))
+
+
+def parameters_of(fn: Callable[..., Any]) -> list[inspect.Parameter] | None:
+    """What a function takes; functions of torch that are written in C++ tell it in their docstring alone, or not at all."""
+    try:
+        return list(inspect.signature(fn).parameters.values())
+    except ValueError:
+        pass
+    name = getattr(fn, "__name__", "")
+    found = re.search(rf"^{re.escape(name)}\((.*)\) -> Tensor$", fn.__doc__ or "", re.MULTILINE)
+    if found is None:
+        return None
+    try:
+        given = ast.parse(f"def f({found[1]}): pass").body[0]
+    except SyntaxError:
+        return None
+    assert isinstance(given, ast.FunctionDef), "written so"
+    return list(_documented(given.args))
+
+
+def _documented(given: ast.arguments) -> Iterator[inspect.Parameter]:
+    """Parameters with the defaults that are literals; those without one are tensors."""
+    defaults = dict(zip(reversed([a.arg for a in given.args]), reversed(given.defaults)))
+    for argument in given.args:
+        default = defaults.get(argument.arg)
+        try:
+            value = inspect.Parameter.empty if default is None else ast.literal_eval(default)
+        except ValueError:
+            continue
+        yield inspect.Parameter(argument.arg, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=value)
 
 
 def _role(parameter: inspect.Parameter, init: dict[str, Any], shown: str) -> Tensor | Scalar | None:

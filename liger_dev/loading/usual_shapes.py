@@ -12,13 +12,13 @@ Shape = tuple[str | int, ...]
 ROWS: Shape = ("B", "T", "H")
 _ANGLES = frozenset("cos sin freqs_cis position_embeddings_cos position_embeddings_sin".split())
 _KEYS = frozenset("k key key_states key_layer xk".split())
-_LABELS = frozenset("target targets label labels shift_labels".split())
+LABELS = frozenset("target targets label labels shift_labels".split())
 
 
 def usual_tensors(tensors: list[Tensor]) -> Iterator[list[Tensor]]:
     """The tensors with shapes, and labels as indices: several combinations."""
     found = [[replace(tensor, shape=shapes[tensor.name]) for tensor in tensors] for shapes in _shapes(tensors)]
-    if any(tensor.name in _LABELS for tensor in tensors) and tensors[0].name not in _LABELS:
+    if any(tensor.name in LABELS for tensor in tensors) and tensors[0].name not in LABELS:
         yield from (_with_labels(given) for given in found)
     yield from found
 
@@ -28,7 +28,7 @@ def as_indices(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     lacked = {t.name: [a for a in tensors[0].shape if isinstance(a, str) and a not in t.shape] for t in tensors[1:]}
     return tuple(
         replace(t, dtype="int", range=(*map(str, lacked[t.name]), "")[0])
-        if t.name in _LABELS and t.name in lacked and t.dtype == "float"
+        if t.name in LABELS and t.name in lacked and t.dtype == "float"
         else t
         for t in tensors
     )
@@ -58,4 +58,4 @@ def _rotations(tensors: list[Tensor]) -> Iterator[dict[str, Shape]]:
 def _with_labels(tensors: list[Tensor]) -> list[Tensor]:
     """A label for each row of the first tensor: an index below its width."""
     *rows, width = tensors[0].shape
-    return [replace(t, shape=tuple(rows), dtype="int", range=str(width)) if t.name in _LABELS else t for t in tensors]
+    return [replace(t, shape=tuple(rows), dtype="int", range=str(width)) if t.name in LABELS else t for t in tensors]

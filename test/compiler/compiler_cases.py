@@ -36,7 +36,7 @@ GOLDEN = (
     "swiglu_packed",
     "token_shift",
     "casting_rms_norm",
-    "reduced_kl_div",
+    "reduced_mse_loss",
     "cumulative_sum",
     "embedding",
 )

@@ -455,3 +455,22 @@ def test_arguments_whose_values_are_known_have_choices(file):
 def test_choices_of_an_unknown_argument(file):
     with pytest.raises(BadInput, match="STATIC names 'q'"):
         file('STATIC = {"q": [1]}\n\n\ndef f(x):\n    return x * 2\n')
+
+
+@pytest.mark.parametrize(
+    ("source", "init", "wanted", "shapes"),
+    [
+        ("torch.nn:RMSNorm", ["normalized_shape=64"], "eps=torch.finfo(torch.float32).eps", {"x": ("B", "T", "H")}),
+        ("torch.nn:InstanceNorm2d", ["num_features=8"], "F.instance_norm(x, eps=eps)", {"x": ("B", "C", "H", "W")}),
+        ("torch.nn:GroupNorm", ["num_groups=4", "num_channels=32"], "F.group_norm(x, 4", {"weight": ("C",)}),
+        ("torch.nn:LayerNorm", ["normalized_shape=[6, 10]"], "weight.shape", {"weight": ("K", "H")}),
+        ("torch.nn.functional:normalize", ["dim=-1"], "torch.linalg.vector_norm(x", {"x": ("B", "T", "H")}),
+        ("torch.nn.functional:cosine_similarity", ["dim=-1"], "torch.cosine_similarity(x1, x2", {"x2": ("B", "T", "H")}),
+        ("torch.nn.functional:nll_loss", [], "F.nll_loss(x, target)", {"target": ("B",)}),
+    ],
+)  # fmt: skip
+def test_torchs_own(reading, source, init, wanted, shapes):
+    """A C++ function's docstring gives its arguments; the weight of a loss is left out; channels come second."""
+    reference = reading(source, init=init)
+    assert wanted in reference.text
+    assert {t.name: t.shape for t in reference.tensors if t.name in shapes} == shapes
