@@ -67,9 +67,10 @@ def test_modify_in_words_is_a_stage_that_writes_after_its_review(serve, center):
     context = context_of(center, request)
     assert [stage.name for stage in stages_of(request)] == ["modify", "validate"]
     output = MODIFY.make(context)
-    (change,) = ChangeSet.from_json(output).changes
-    assert change.path == op and "num_warps=8" in change.content
-    assert "-        x, y, n_rows" in MODIFY.views(context, output, False)[1].text
+    profile, change = ChangeSet.from_json(output).changes
+    assert profile.path == "profiles/center.yaml" and change.path == op and "num_warps=8" in change.content
+    about, _, diff = MODIFY.views(context, output, False)
+    assert about.text == "as asked" and "-        x, y, n_rows" in diff.text
     with pytest.raises(BadInput, match="has no file"):
         requests.modify_request(center, "missing", "x")
 

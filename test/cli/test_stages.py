@@ -127,13 +127,13 @@ def test_a_generated_file_can_be_edited_and_must_parse(written):
 
 def test_the_report_and_its_file_say_who_approved_what():
     report = Report(True, "# Results\n", ChangeSet((Change("r.md", "# Results\n", ""), Change("op.py", "x", ""))))
-    told = stages._with_reviews(report, (YES, BY_A_PERSON))
+    told = stages.report.with_reviews(report, (YES, BY_A_PERSON))
     assert told.markdown == (
         "# Results\n\n## Reviews\n\n- analyze: approved by `--yes`; nobody looked at it\n"
         "- generate: approved by a reviewer: compared with the paper\n"
     )
     assert [change.content for change in told.changes.changes] == [told.markdown, "x"]
-    assert stages._with_reviews(report, ()) == report
+    assert stages.report.with_reviews(report, ()) == report
 
 
 def test_a_report_that_did_not_pass_is_a_failure():

@@ -10,7 +10,7 @@ from liger_dev.errors import Paused
 from liger_dev.records import digest
 from liger_dev.session import go_on
 from liger_dev.sources import resolve
-from liger_dev.stages import visible
+from liger_dev.stages.source import visible
 
 URL = "https://files.test/square.py"
 TEXT = """import pathlib
