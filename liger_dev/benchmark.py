@@ -59,8 +59,8 @@ def run_benchmark(
     """Measures into a CSV file of its own, and merges its rows into the workspace's.
 
     Rows of the same key are replaced: the kernel that was measured before may have been another one. `environment` is
-    where LIGER_BENCH_TARGET is read; a target outside the workspace is not written. `options` are more of the
-    script's own. What a stop leaves is kept, and the same kernel's next benchmark goes on from there.
+    where LIGER_BENCH_TARGET and LIGER_BENCH_PROVIDER_TAG are read; a target outside the workspace is not written.
+    `options` are more of the script's own. What a stop leaves is kept, and the same kernel's next benchmark goes on from there.
     """
     folder = copy.folder()
     fresh = folder / "benchmark.csv"
@@ -69,8 +69,9 @@ def run_benchmark(
         say(f"going on from {len(csv.read(waiting / fresh.name))} rows of a benchmark that was stopped")
         shutil.copytree(waiting, folder, dirs_exist_ok=True)
     argv = [sys.executable, str(copy.tree / copy.benchmark), "--out", str(fresh), *options]
+    tag = {name: value for name, value in environment.items() if name == "LIGER_BENCH_PROVIDER_TAG"}
     try:
-        done = run_child(argv, scratch=folder, limits=BENCHMARK_LIMITS, env=child_env(copy), on_line=say)
+        done = run_child(argv, scratch=folder, limits=BENCHMARK_LIMITS, env={**child_env(copy), **tag}, on_line=say)
     except BaseException:
         _keep(folder, waiting)
         raise

@@ -60,6 +60,14 @@ def test_the_target_follows_the_environment(center: Path):
     assert [path for path, _ in found.data] == ["benchmark/data/all_benchmark_data_mine.csv"]
 
 
+def test_the_tag_takes_the_kernel_s_place_among_the_providers(center: Path):
+    script = "import os\nfrom liger_dev.bench.csv import tagged\n" + ROWS.replace(
+        '"liger", 1', 'tagged("liger", os.environ), 1'
+    )
+    found = _run(center, script, {"LIGER_BENCH_PROVIDER_TAG": "liger_wide", "SECRET_KEY": "x"})
+    assert [row.kernel_provider for row in found.rows] == ["liger_wide", "torch"]
+
+
 @pytest.mark.parametrize(
     ("script", "fault"),
     [
