@@ -1,10 +1,13 @@
 """The tables, the assessment and the flags of a report, from rows of the benchmark's CSV."""
 
 from dataclasses import replace
+from pathlib import Path
 
 from liger_dev.bench.csv import Measurement
 from liger_dev.bench.csv import key
 from liger_dev.bench.samples import Sampled
+from liger_dev.bench.samples import read
+from liger_dev.bench.statistics import quantile
 from liger_dev.measured import Flag
 from liger_dev.measured import assessment
 from liger_dev.measured import flags
@@ -99,17 +102,39 @@ def test_a_verdict_is_given_against_the_fastest_baseline_and_not_the_weak_one():
     assert any("40 % of the copy bandwidth; not explained by its length" in line for line in lines)
 
 
-def test_the_same_kernel_twice_is_the_same_and_a_slow_one_is_slower():
-    # Times of one kernel measured twice in turns, and of one that does its work three times.
-    recorded = [0.1312, 0.1308, 0.1319, 0.1305, 0.1311, 0.1314, 0.1309, 0.1321, 0.1307, 0.1310] * 2
-    again = [0.1310, 0.1315, 0.1306, 0.1312, 0.1309, 0.1318, 0.1308, 0.1311, 0.1313, 0.1307] * 2
-    (same,) = points([_sampled("liger", "speed", recorded), _sampled("liger_again", "speed", again)])
-    assert same.found.verdict == "same"
-    slow = [3 * value for value in recorded]
-    (slower,) = points([_sampled("liger", "speed", slow), _sampled("torch", "speed", again)])
-    assert slower.found.verdict == "slower" and slower.found.low > 2.9
-    rows = _rows((3 * 0.131, 0.131), (1.0, 1.0))
+def _recorded(name: str = "rms_norm_h200") -> tuple[Sampled, ...]:
+    """Device times of rms_norm on an H200: of its backward against others, or of the kernel against itself."""
+    return read(Path(__file__).parent / f"{name}.jsonl")
+
+
+def test_the_same_kernel_twice_is_the_same():
+    found = points(_recorded("rms_norm_h200_noise"))
+    assert len(found) == 6 and {point.found.verdict for point in found} == {"same"}
+
+
+def test_a_kernel_is_faster_at_one_size_and_slower_at_another():
+    verdicts = {point.x: (point.found.baseline, point.found.verdict) for point in points(_recorded())}
+    assert verdicts == {"4096": ("torch_compile", "faster"), "16384": ("liger_kernel", "slower")}
+
+
+def test_a_kernel_that_works_three_times_as_long_is_slower_and_catastrophic():
+    backward = [one for one in _recorded() if one.x == "4096"]
+    slow = [
+        replace(one, samples=tuple(3 * value for value in one.samples)) for one in backward if one.provider == "liger"
+    ]
+    baseline = [one for one in backward if one.provider == "torch_compile"]
+    (point,) = [point for point in points([*slow, *baseline]) if point.metric == "device_time"]
+    assert point.found.verdict == "slower" and point.found.low > 2
+    rows = _rows((quantile(slow[0].samples, 0.5), quantile(baseline[0].samples, 0.5)), (1.0, 1.0))
     assert [flag.metric for flag in flags(rows, pairs(rows))] == ["speed"]
+
+
+def test_a_kernel_that_skips_its_work_is_impossible():
+    wanted = ("liger", "bandwidth_share", "4096")
+    (share,) = [one for one in _recorded() if (one.provider, one.metric, one.x) == wanted]
+    skipped = tuple(10 * value for value in share.samples)  # a tenth of the time for the same bytes
+    row = replace(ROW, metric_name="bandwidth_share", y_value_50=quantile(skipped, 0.5))
+    assert [flag.metric for flag in flags([row], ())] == ["impossible"]
 
 
 def test_a_short_pass_below_half_of_the_bandwidth_has_its_reason():
