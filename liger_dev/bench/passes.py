@@ -37,7 +37,7 @@ def eager_pass(function: Provider, inputs: Sequence[Any], mode: str) -> Pass:
         outputs.clear()
         for leaf in leaves:
             leaf.grad = None
-        freshen(inputs)
+        freshen(inputs, grad_outputs)
 
     def forward() -> None:
         function(*inputs)
@@ -66,12 +66,16 @@ def eager_pass(function: Provider, inputs: Sequence[Any], mode: str) -> Pass:
     return Pass(grad_to_none, forward_and_backward)
 
 
-def freshen(inputs: Sequence[Any]) -> None:
-    """New values at the same addresses, by the same distribution: every element moves one place on.
+def freshen(inputs: Sequence[Any], grad_outputs: Sequence[torch.Tensor] = ()) -> None:
+    """New values at the same addresses, by the same distribution: every element of an input moves one place on, and
+    gradients, which a backward may overwrite, are drawn again.
 
     So nothing that a pass remembers from the one before it, by address or by content, is of use. Tensors whose
     elements share memory stay as they are.
     """
+    for grad in grad_outputs:
+        if grad.ndim:
+            grad.normal_()
     for value in inputs:
         if isinstance(value, torch.Tensor) and value.numel() > 1 and value.is_contiguous():
             value.detach().copy_(value.detach().roll(1))

@@ -88,7 +88,7 @@ def graph_pass(function: Provider, inputs: Sequence[Any], mode: str) -> Pass:
         grad_outputs = _warm_up(lambda: random_gradients(differentiable(function(*inputs))))
 
     def fresh() -> None:
-        freshen(inputs)
+        freshen(inputs, grad_outputs)
 
     def forward() -> Any:
         return function(*inputs)
