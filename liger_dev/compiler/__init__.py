@@ -11,6 +11,7 @@ from typing import Any
 from liger_dev.compiler.autodiff import differentiate
 from liger_dev.compiler.autodiff import leaf_names
 from liger_dev.compiler.autodiff import name_gradients
+from liger_dev.compiler.backward import backward_launches
 from liger_dev.compiler.describe import describe
 from liger_dev.compiler.emit import emit_kernel
 from liger_dev.compiler.expand import expand
@@ -24,7 +25,6 @@ from liger_dev.compiler.operation import operation_values
 from liger_dev.compiler.optional import find_neutrals
 from liger_dev.compiler.options import Options
 from liger_dev.compiler.partition import partition
-from liger_dev.compiler.schedule import backward_launches
 from liger_dev.compiler.schedule import forward_launches
 from liger_dev.compiler.simplify import absorb_sums
 from liger_dev.compiler.simplify import simplify

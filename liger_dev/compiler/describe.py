@@ -30,9 +30,9 @@ def describe(host: Host) -> dict[str, Any]:
     reference, graph = host.reference, host.graph
     name, forward_values = reference.name, graph.walk(output.value for output in graph.outputs)
     values = graph.walk([*(o.value for o in graph.outputs), *graph.gradients.values()])
-    tier = 3 if host.plan.host else 2 if any(along(value) for value in values) else 1
+    tier = 3 if host.plan.host or host.plan.kept else 2 if any(along(value) for value in values) else 1
     operations = {v.op for v in values if OPS[v.op].precise}
-    suffix = "Loss" if host.plan.host else ""
+    suffix = "" if any(output.value.axes for output in graph.outputs) else "Loss"
     gradients: dict[str, list[str]] = {}
     for (key, _), (label, value) in zip(graph.gradients, gradient_roots(graph)):
         gradients.setdefault(key, []).append(formula(graph, label, value))

@@ -84,6 +84,8 @@ class WholeRows(Statements):
         return self.assigned[line.split(" = ", 1)[0]]
 
     def _flat(self) -> list[str]:
+        if not self.layout.cols:  # one program computes numbers
+            return self.block.lines()
         return [
             "offsets = tl.program_id(0).to(tl.int64) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)",
             "mask = offsets < n_elements",

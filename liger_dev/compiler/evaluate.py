@@ -76,8 +76,9 @@ def _one(
             (axis,) = value.attr("over")
             return args[0].argmax(order.index(axis), keepdim=True)
         case "softmax" | "log_softmax":
-            (axis,) = value.attr("over")
-            return getattr(torch, value.op)(args[0], dim=order.index(axis))  # type: ignore[no-any-return]
+            dims = [order.index(axis) for axis in value.attr("over")]
+            shifted = args[0] - torch.logsumexp(args[0], dim=dims, keepdim=True)
+            return shifted if value.op == "log_softmax" else shifted.exp()
         case "round" | "detach":
             return args[0]
         case "cumsum" | "cumprod":

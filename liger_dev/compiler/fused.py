@@ -9,6 +9,7 @@ from liger_dev.compiler.layout import REDUCTIONS
 from liger_dev.compiler.layout import footprint
 from liger_dev.compiler.partition import Fused
 from liger_dev.compiler.partition import Plan
+from liger_dev.compiler.staging import stage
 
 # What the wrapper can compute of its inputs before the launch.
 _BEFORE = {
@@ -43,9 +44,11 @@ def fuse(graph: Graph, plan: Plan) -> Plan:
     plain = len(set(gradients)) == len(gradients) and not any(cut for _, cut in graph.gradients)
     if not plain or upstream is None or len(inputs) < len(graph.inputs):
         return plan
-    if not _whole(graph, needed, plan) or not all(_before(graph, total, plan) for total in totals):
+    if plan.kept or not _whole(graph, needed, plan) or not all(_before(graph, total, plan) for total in totals):
         return plan
-    return replace(plan, saved=inputs, recomputed=(), fused=Fused(upstream, totals))
+    rows = [v.args[0] for v in plan.staging.totals if v not in totals]
+    together = stage(graph, [*rows, *gradients], totals, frozenset())
+    return replace(plan, staging=together, saved=inputs, recomputed=(), fused=Fused(upstream, totals))
 
 
 def _inputs(graph: Graph, gradients: Iterable[Value]) -> tuple[Value, ...]:

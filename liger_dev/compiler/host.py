@@ -11,6 +11,7 @@ from liger_dev.compiler.partition import Plan
 from liger_dev.compiler.schedule import KernelSpec
 from liger_dev.compiler.schedule import Launch
 from liger_dev.compiler.schedule import saved_places
+from liger_dev.compiler.schedule import specs_of
 from liger_dev.compiler.statements import KernelText
 from liger_dev.records import Reference
 
@@ -61,7 +62,7 @@ class Host:
     def guards(self) -> list[str]:
         """`NEEDS_DX` of all inputs with a gradient of their own, in the order of the inputs; none when there is one."""
         specs = [s for launch in self.forward if self.plan.fused for s in launch.looped]
-        specs += [s for launch in self.backward for s in ((launch.single,) if launch.single else ()) + launch.looped]
+        specs += [s for launch in self.backward for s in specs_of(launch)]
         used = {guard for spec in specs for guard in (*spec.guards, spec.when)}
         return [guard for name in self.input_names if (guard := f"NEEDS_D{name.upper()}") in used]
 
@@ -70,8 +71,7 @@ class Host:
         return [item.name for item in self.graph.inputs]
 
     def kernels(self, launch: Launch) -> list[KernelText]:
-        specs = ((launch.single,) if launch.single else ()) + launch.looped
-        return [self.texts[spec.name] for spec in specs]
+        return [self.texts[spec.name] for spec in specs_of(launch)]
 
     def absent(self, launch: Launch) -> list[str]:
         """The pointers of a launch's kernels that this setting has no tensor for."""
@@ -80,12 +80,7 @@ class Host:
     @property
     def upstream(self) -> list[str]:
         """The gradients of outputs that backward reads."""
-        read = {
-            place.name
-            for launch in self.backward
-            for spec in ((launch.single,) if launch.single else ()) + launch.looped
-            for place in spec.loads.values()
-        }
+        read = {place.name for launch in self.backward for spec in specs_of(launch) for place in spec.loads.values()}
         return [name for o in self.graph.outputs if (name := f"d{o.name}") in read or self.plan.fused]
 
     @property

@@ -59,6 +59,9 @@ def _kernel(host: Host, spec: KernelSpec, device: str, stage: str, shapes: Shape
     scalars = [f"{name}={name}" for name in host.scalars if name in (*text.scalars, *text.statics)]
     flags = [f"{flag}={_flag_value(flag)}" for flag in text.flags]
     sizes = [shapes.axis(axis) for axis in text.sizes]
+    if not spec.layout.rows + spec.layout.cols:
+        args = [*text.pointers, *scalars, *flags, "num_warps=1"]
+        return [f"with device_guard({device}):", f"    {spec.name}[(1,)]({', '.join(args)})"]
     if spec.layout.flat:
         args = [
             *text.pointers,
@@ -134,11 +137,13 @@ def _index(piece: Slice, shapes: Shapes) -> str:
 
 
 def _settings(host: Host, spec: KernelSpec, stage: str) -> str:
+    chosen = host.options.settings(stage)
+    one_row = ", max_rows=1" if not spec.layout.rows and "max_rows" not in chosen else ""
     if not spec.looped:
-        return f"row_settings(n_cols{host.options.settings(stage)})"
+        return f"row_settings(n_cols{one_row}{chosen})"
     order = [axis for tensor in host.graph.inputs for axis in read_axes(tensor.dims)]
     strided = order and spec.layout.rows and _last_axis(host.graph) in spec.layout.rows
-    return "column_settings(n_rows, n_cols)" if strided else "loop_settings(n_cols)"
+    return "column_settings(n_rows, n_cols)" if strided else f"loop_settings(n_cols{one_row})"
 
 
 def _loaded(spec: KernelSpec) -> str:
@@ -179,6 +184,8 @@ def conditional(line: str, guard: str) -> str:
 
 
 def sizes(shapes: Shapes, layout: Layout) -> list[str]:
+    if not layout.rows + layout.cols:
+        return []
     if layout.flat:
         return [f"n_elements = {shapes.product(layout.cols)}"]
     return [shapes.rows_and_cols(layout)]

@@ -220,8 +220,6 @@ def choose_layout(
     if not reduced and alike:
         return Layout((), order, True)
     cols = min(reduced, key=len) if reduced else frozenset(order[-1:])
-    if cols == axes and len(order) > 1:
-        cols = frozenset(order[-1:])
     for value in values:
         if value.op in SCANS and value not in stop and along(value) != cols:
             raise Unsupported("a running sum beside reductions along other axes", graph.lines.get(value, ""))
@@ -233,14 +231,14 @@ def _leaves_axis(value: Value) -> bool:
     return value.op == "input" and any(piece.outside for _, piece in value.attr("slices"))
 
 
-def split_sums(graph: Graph, value: Value, cols: frozenset[str], done: dict[Value, Value]) -> Value:
-    """`value` with sums over columns and rows at once taken in two steps: over the columns first."""
+def split_reductions(graph: Graph, value: Value, cols: frozenset[str], done: dict[Value, Value]) -> Value:
+    """`value` with sums and maxima over columns and rows at once taken in two steps: over the columns first."""
     if value not in done:
-        args = [split_sums(graph, arg, cols, done) for arg in value.args]
-        over = frozenset(value.attr("over")) if value.op == "sum" else frozenset()
+        args = [split_reductions(graph, arg, cols, done) for arg in value.args]
+        over = along(value) if value.op in ("sum", "max") else frozenset()
         if cols and over > cols and cols <= args[0].axes:
-            inner = graph.make("sum", args[0], over=tuple(sorted(cols)))
-            done[value] = graph.make("sum", inner, over=tuple(sorted(over - cols)))
+            inner = graph.make(value.op, args[0], over=tuple(sorted(cols)))
+            done[value] = graph.make(value.op, inner, over=tuple(sorted(over - cols)))
         elif tuple(args) == value.args:
             done[value] = value
         elif value.op == "sum":

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Value
 from liger_dev.compiler.ir import is_const
 
@@ -71,6 +72,19 @@ def suggest(value: Value, names: Mapping[Value, str]) -> str:
         case "eq" | "ne" | "lt" | "le" | "gt" | "ge" | "and" | "or" | "not":
             return "condition"
     return _BY_OP.get(value.op, value.op)
+
+
+def name_in_two_steps(graph: Graph, value: Value) -> None:
+    """Names a sum or maximum over everything, and the one of each row that it is taken of: `dot` and `row_dot`."""
+    inner, names = value.args[0], graph.names
+    twice = inner.op == value.op
+    if twice and names.get(value, "").startswith("row_"):
+        names.setdefault(inner, names.pop(value))
+    if value not in names:
+        plain = "largest" if value.op == "max" else suggest(inner if twice else value, names)
+        names[value] = unique(plain, set(names.values()))
+    if twice and inner not in names:
+        names[inner] = unique(f"row_{names[value]}", set(names.values()))
 
 
 def unique(name: str, taken: set[str]) -> str:

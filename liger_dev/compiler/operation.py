@@ -144,8 +144,8 @@ _HELPERS = (
 
 
 def _kernel(host: Host, kernel: KernelText) -> dict[str, Any]:
-    sizes = ["n_elements"] if kernel.flat else ["n_rows", "n_cols"]
-    blocks = ["BLOCK_SIZE"] if kernel.flat else ["BLOCK_ROWS", "BLOCK_COLS"]
+    sizes = ["n_elements"] if kernel.flat else ["n_rows", "n_cols"] if kernel.blocks else []
+    blocks = ["BLOCK_SIZE"] if kernel.flat else ["BLOCK_ROWS", "BLOCK_COLS"] if kernel.blocks else []
     blocks += ["NUM_STAGES"] if any("NUM_STAGES" in line for line in kernel.lines) else []
     blocks += ["RELOAD"] if kernel.reloads else []
     scalars = [name for name in host.scalars if name in (*kernel.scalars, *kernel.statics)]

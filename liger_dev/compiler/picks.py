@@ -48,6 +48,6 @@ def index_checks(graph: Graph, shapes: Shapes) -> list[str]:
     """The statements that refuse indices outside of the axis that they pick from."""
     lines = []
     for one in picked(graph):
-        kept = "" if one.kept is None else f", {HostValues(graph, shapes, {}, {}).spell(one.kept)[0]}"
+        kept = "" if one.kept is None else f", {HostValues(graph, shapes, frozenset(), {}, {}).spell(one.kept)[0]}"
         lines.append(f'check_index("{one.name}", {one.name}, {shapes.axis(one.axis)}{kept})')
     return lines

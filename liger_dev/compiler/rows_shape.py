@@ -308,7 +308,7 @@ SHAPES: dict[str, Row] = {
     "aten.arange.start": _arange,
     "aten.arange.start_step": _arange,
     "aten.squeeze.dim": _reshape,
-    "aten.expand_as.default": _reshape,
+    **{f"aten.{name}.default": _reshape for name in ("expand_as", "view_as", "reshape_as")},
     "aten.permute.default": _permute,
     "aten.movedim.int": lambda state, x, source, to: _permute(state, x, _moved(len(state.term(x).dims), source, to)),
     "aten.t.default": lambda state, x: _transpose(state, x, 0, 1),

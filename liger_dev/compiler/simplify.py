@@ -57,7 +57,18 @@ def absorb_sums(graph: Graph) -> None:
         gone = _summed_axes(value, forward)
         if value.op != "sum" and gone:
             inner = _absorbed(graph, value, gone, forward)
-            graph.gradients[name, cut] = value if inner is None else graph.make("sum", inner, over=tuple(sorted(gone)))
+            value = value if inner is None else graph.make("sum", inner, over=tuple(sorted(gone)))
+        graph.gradients[name, cut] = _summed_at_once(graph, value, forward) if value.op == "sum" else value
+
+
+def _summed_at_once(graph: Graph, value: Value, forward: set[Value]) -> Value:
+    """A sum of sums as one sum, if what is summed needs reductions that only the kernel of the gradient's rows has."""
+    operand = value.args[0]
+    gone = _summed_axes(operand, forward)
+    inner = _absorbed(graph, operand, gone, forward) if gone else None
+    if inner is None or not any(v.op == "sum" and v not in forward for v in graph.walk([inner])):
+        return value
+    return graph.make("sum", inner, over=tuple(sorted({*value.attr("over"), *gone})))
 
 
 def _summed_axes(value: Value, forward: set[Value]) -> Axes:

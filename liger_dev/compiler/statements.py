@@ -67,6 +67,11 @@ class KernelText:
         """Whether it takes elements wherever rows begin."""
         return any("BLOCK_SIZE" in line for line in self.lines)
 
+    @property
+    def blocks(self) -> bool:
+        """Whether it takes blocks of rows; else one program computes numbers."""
+        return any("BLOCK_ROWS" in line for line in self.lines)
+
 
 @dataclass
 class Block:
@@ -249,7 +254,8 @@ class Statements:
         operand, fill = value.args[0], FILL[value.op]
         text = self.speller.text(operand)
         if self.lanes.of(operand) == fill:
-            return text if self.kind(operand) == "tile" else f"tl.broadcast_to({text}, (BLOCK_ROWS, BLOCK_COLS))"
+            whole = self.kind(operand) == "tile" or not self.layout.rows
+            return text if whole else f"tl.broadcast_to({text}, (BLOCK_ROWS, BLOCK_COLS))"
         return f"tl.where(mask, {text}, {fill_text(fill)})"
 
     def like(self, value: Value) -> str:
@@ -376,7 +382,7 @@ class Statements:
         kind = self._kind_of(store.place)
         text = self.speller.text(store.value)
         pointer = self.at(store.place, kind, self.names.get(store.value, store.place.name))
-        if kind == "scalar" and self.kind(store.value) == "scalar" and self.spec.looped:
+        if kind == "scalar" and self.layout.cols and not self.layout.rows and not self.layout.flat:
             pointer, kind = f"{pointer} + rows", "row"  # the one row that there is
         mask = "" if kind == "scalar" else f", mask={_MASKS[kind]}"
         if store.add:

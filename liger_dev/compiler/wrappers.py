@@ -19,11 +19,12 @@ from liger_dev.compiler.layout import read_axes
 from liger_dev.compiler.picks import index_checks
 from liger_dev.compiler.schedule import Accumulator
 from liger_dev.compiler.schedule import Launch
-from liger_dev.compiler.schedule import Place
 from liger_dev.compiler.schedule import Store
 from liger_dev.compiler.schedule import host_operands
 from liger_dev.compiler.schedule import kept_place
 from liger_dev.compiler.schedule import saved_places
+from liger_dev.compiler.schedule import specs_of
+from liger_dev.compiler.schedule import total_place
 from liger_dev.compiler.shapes import Shapes
 from liger_dev.compiler.slices import output_slices
 from liger_dev.literals import literal
@@ -42,10 +43,12 @@ def forward_lines(host: Host, results: Sequence[str]) -> list[str]:
     known: dict[Value, str] = {}
     if host.plan.fused:
         lines += _totals_before(host, shapes, known)
+    host_values = _host_values(host, shapes, known)
     layout: Layout | None = None
     filled: set[str] = set()
     for launch in host.forward:
         spec = launch.single or launch.looped[0]
+        lines += host_values.assign(v for v in spec.loads if v in host.plan.host)
         if spec.layout != layout:
             layout = spec.layout
             lines = _with_sizes(lines, sizes(shapes, layout), first=not filled)
@@ -53,14 +56,14 @@ def forward_lines(host: Host, results: Sequence[str]) -> list[str]:
         for name in dict.fromkeys([*host.texts[spec.name].pointers, *stores]):
             if name in stores and name not in filled:
                 filled.add(name)
-                fresh = f"{name} = {_empty_forward(host, stores[name], shapes, full.name)}"
+                fresh = f"{name} = {_empty_forward(host, stores[name], spec.layout, shapes, full.name)}"
                 lines.append(conditional(fresh, stores[name].guard))
             elif name in host.absent(launch) and name not in filled:
                 lines.append(f"{name} = None")
         lines += launch_lines(host, launch, f"{full.name}.device", "forward", shapes)
     given = {*host.saved, *(output.name for output in graph.outputs), *filled}
     lines += [f"{name} = None" for name in results if name not in given]
-    lines += _host_lines(host, shapes, known)
+    lines += _rounded(host, host_values.assign(host_values.wanted))
     lines.append(f"return {', '.join(results)}")
     return [*_static(host), *lines]
 
@@ -70,8 +73,7 @@ def _totals_before(host: Host, shapes: Shapes, known: dict[Value, str]) -> list[
     assert host.plan.fused is not None
     wanted = {total: kept_place(host.graph, total, host.plan).name for total in host.plan.fused.totals}
     known |= wanted
-    values = HostValues(host.graph, shapes, {}, wanted)
-    return values.assign(frozenset(host.graph.walk(wanted)))
+    return HostValues(host.graph, shapes, frozenset(host.graph.walk(wanted)), {}, wanted).assign(wanted)
 
 
 def _static(host: Host) -> list[str]:
@@ -93,7 +95,7 @@ def _static(host: Host) -> list[str]:
 
 def _with_sizes(lines: list[str], head: list[str], first: bool) -> list[str]:
     """The statements so far with those that set a launch's sizes: in front of all others if they are a check too."""
-    return [*head, *lines] if first and "row_shape" in head[0] else [*lines, *head]
+    return [*head, *lines] if first and head and "row_shape" in head[0] else [*lines, *head]
 
 
 def _checks(host: Host) -> list[str]:
@@ -122,17 +124,14 @@ def _contiguous(item: Input) -> str:
     return f"{name} = {name}.contiguous()" + (f" if {name} is not None else None" if item.optional else "")
 
 
-def _empty_forward(host: Host, store: Store, shapes: Shapes, full: str) -> str:
+def _empty_forward(host: Host, store: Store, layout: Layout, shapes: Shapes, full: str) -> str:
     outputs = {output.name: output for output in host.graph.outputs}
     place = store.place
     if place.name not in outputs:
         if store.guard:
             return f"torch.empty_like({place.name.removeprefix('d')})"
         if place.exact:
-            rows = tuple(axis for dim in place.dims for axis in dim)
-            size = "n_rows" if rows == host.main.layout.rows else shapes.product(rows)
-            dtype = {"int": "int64", "bool": "bool"}.get(store.value.dtype, "float32")
-            return f"torch.empty({size}, dtype=torch.{dtype}, device={full}.device)"
+            return _empty_rows(store, layout, shapes, full)
         like = store.value.attr("like") if store.value.op == "round" else ()  # exact, unless the reference rounds it
         return _empty(shapes, place.dims, _promoted(host, like), full)
     output = outputs[place.name]
@@ -141,6 +140,14 @@ def _empty_forward(host: Host, store: Store, shapes: Shapes, full: str) -> str:
     if output.value.dtype == "int":
         return _empty(shapes, place.dims, "torch.int64", full)
     return _empty(shapes, place.dims, _promoted(host, output.dtype_of), full)
+
+
+def _empty_rows(store: Store, layout: Layout, shapes: Shapes, full: str) -> str:
+    """Memory for what one launch stores for another."""
+    axes = store.place.axes
+    size = "n_rows" if axes and axes == layout.rows else shapes.product(axes)
+    dtype = {"int": "torch.int64", "bool": "torch.bool"}.get(store.value.dtype, "torch.float32")
+    return f"torch.empty({size}, dtype={dtype}, device={full}.device)"
 
 
 def _empty(shapes: Shapes, dims: Dims, dtype: str, full: str) -> str:
@@ -165,31 +172,41 @@ def _promoted(host: Host, dtype_of: tuple[str, ...]) -> str:
     return text
 
 
-def _host_lines(host: Host, shapes: Shapes, known: dict[Value, str]) -> list[str]:
-    """Sums over rows, and the outputs made of them; `known` are those that the wrapper has already."""
+def _host_values(host: Host, shapes: Shapes, known: dict[Value, str]) -> HostValues:
+    """What the wrapper of forward computes itself: sums over rows, and the outputs made of them; `known` are those that
+    it has already."""
     graph, plan = host.graph, host.plan
     wanted = {output.value: output.name for output in graph.outputs if output.value in plan.host}
-    for value in plan.saved:
-        if value in plan.host:
-            if value not in graph.names:
-                graph.names[value] = kept_place(graph, value, plan).name
-            wanted.setdefault(value, graph.names[value])
-    if not wanted:
-        return []
-    rows: dict[Value, tuple[str, tuple[str, ...]]] = {}
-    stored = {v: Place(o.name, o.dims, cut) for o in graph.outputs for cut, v in output_slices(o)}
+    loaded = [v for launch in host.forward for spec in specs_of(launch) for v in spec.loads if v in plan.host]
+    for value in (*loaded, *(v for v in plan.saved if v in plan.host)):
+        wanted.setdefault(value, total_place(graph, value).name)
+    rows: dict[Value, str] = {}
+    stored = {v: o.name for o in graph.outputs for _, v in output_slices(o)}
     for operand in host_operands(graph, plan):
-        place = stored.get(operand) or kept_place(graph, operand, plan)
-        rows[operand] = (place.name, place.axes)
-    lines = HostValues(graph, shapes, rows, wanted, bound=dict(known)).assign(plan.host)
-    for output in graph.outputs:
-        if output.value in plan.host and output.dtype_of:
+        rows[operand] = stored.get(operand) or kept_place(graph, operand, plan).name
+    return HostValues(graph, shapes, plan.host, rows, wanted, bound=dict(known))
+
+
+def _rounded(host: Host, lines: list[str]) -> list[str]:
+    """The statements of the wrapper's own outputs, rounded as the reference rounds them."""
+    for output in host.graph.outputs:
+        if output.value in host.plan.host and output.dtype_of:
             dtype = _promoted(host, output.dtype_of)
-            lines = [f"{line}" for line in lines]
             index = next(i for i, line in enumerate(lines) if line.startswith(f"{output.name} = "))
             text = lines[index].split(" = ", 1)[1]
             lines[index] = f"{output.name} = ({text}).to({dtype})"
     return lines
+
+
+def _backward_totals(host: Host, shapes: Shapes) -> HostValues:
+    """The sums over rows that the wrapper of backward takes between launches."""
+    specs = [spec for launch in host.backward for spec in specs_of(launch)]
+    rows = {store.value: store.place.name for spec in specs for store in spec.stores}
+    loaded = [v for spec in specs for v in spec.loads if v.args and v not in host.plan.saved]
+    wanted = {
+        v: total_place(host.graph, v).name for v in loaded if v.op == "sum" and v.args[0] in rows and v not in rows
+    }
+    return HostValues(host.graph, shapes, frozenset(wanted), rows, wanted)
 
 
 def backward_lines(host: Host, gradients: Sequence[str], given: dict[str, str] | None = None) -> list[str]:
@@ -212,19 +229,21 @@ def backward_lines(host: Host, gradients: Sequence[str], given: dict[str, str] |
     shapes = Shapes(graph, tensors, given if given is not None else {})
     lead = (host.upstream or list(tensors))[0]
     lines = [f"{name} = {name}.contiguous()" for name in host.upstream if dims[name]]
+    totals = _backward_totals(host, shapes)
     layout: Layout | None = None
     filled: set[str] = set()
     for launch in host.backward:
         spec = launch.single or launch.looped[0]
+        lines += totals.assign(v for v in spec.loads if v in totals.wanted)
         if spec.layout != layout:
             layout = spec.layout
             lines = _with_sizes(lines, sizes(shapes, layout), first=not filled)
-        for name in dict.fromkeys(store.place.name for store in spec.stores if not spec.totals):
+        for store in spec.stores if not spec.totals else ():
+            name = store.place.name
             if name not in filled:
                 filled.add(name)
-                store = next(store for store in spec.stores if store.place.name == name)
                 if store.place.exact:
-                    memory = f"torch.empty({shapes.shape(store.place.dims)}, dtype=torch.float32, device={lead}.device)"
+                    memory = _empty_rows(store, spec.layout, shapes, lead)
                 else:
                     memory = _empty_gradient(host, name, shapes, lead)
                 lines.append(conditional(f"{name} = {memory}", store.guard or spec.when))
@@ -256,8 +275,7 @@ def _fused_backward_lines(host: Host) -> list[str]:
 
 def _sliced(launch: Launch) -> list[Accumulator]:
     """The sums that fill a slice of a gradient only."""
-    specs = [*([launch.single] if launch.single else []), *launch.looped]
-    return [acc for spec in specs for acc in (*spec.accumulators, *spec.totals) if acc.place.slices]
+    return [acc for spec in specs_of(launch) for acc in (*spec.accumulators, *spec.totals) if acc.place.slices]
 
 
 def _empty_gradient(host: Host, name: str, shapes: Shapes, lead: str) -> str:

@@ -313,6 +313,24 @@ x * x.max()
 x.norm() * z
 x * x.std()
 F.triplet_margin_loss(x, z, x * 2)
+x / x.norm()
+x / x.norm(dim=0) * w
+(x - x.mean()) / (x.std() + 1e-3)
+x / (x.abs().max() + 1) * z
+x * x.min() + z * x.amax(0)
+torch.softmax(x.flatten(), 0).view_as(x) * z
+torch.softmax(x, 0) + torch.softmax(z, 1)
+torch.softmax(x, 0) * torch.softmax(x, 1)
+F.log_softmax(x.flatten(), 0).reshape_as(x) * z
+torch.logsumexp(x, (0, 1))
+x * torch.logsumexp(z, (0, 1))
+(x * w).square().sum().sqrt()
+(x * m).sum() / m.sum()
+(x - x.mean(0)) * torch.rsqrt(x.var(0, unbiased=False) + 1e-3) * w
+F.normalize(x - x.mean(0), dim=-1)
+(x * (w / (w.norm() + 1))).exp()
+1 - F.cosine_similarity(x.flatten(), z.flatten(), 0)
+(torch.logsumexp(x, 1) * w[0]).sum() / x.sum(1).exp().mean()
 """
 
 CASES = [
@@ -332,5 +350,3 @@ CASES = [
     )
     for line in text.strip().splitlines()
 ]
-# What kernels can't be laid out for yet: their graphs are tested.
-GRAPH_ONLY = set(WHOLE.strip().splitlines())

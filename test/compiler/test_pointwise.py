@@ -16,7 +16,6 @@ from compiler_cases import graph_of
 from compiler_cases import written
 from pointwise_cases import CASES
 from pointwise_cases import DOMAINS
-from pointwise_cases import GRAPH_ONLY
 
 from liger_dev.compiler import describe
 from liger_dev.compiler import operation_values
@@ -126,8 +125,6 @@ def in_triton(tmp_path_factory):
     (folder / "ops").mkdir()
     given, refused = {}, {}
     for i, (domain, line) in enumerate(CASES):
-        if line in GRAPH_ONLY:
-            continue
         try:
             text, name = op_text(line)
         except (LigerDevError, AssertionError) as error:  # it fails its own test
@@ -153,7 +150,7 @@ def op_text(line):
     return render(OP, named), named["function_class_name"]
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c[1] not in GRAPH_ONLY], ids=": ".join)
+@pytest.mark.parametrize("case", CASES, ids=": ".join)
 def test_kernels_are_torchs(case, in_triton):
     found = in_triton[case]
     assert not isinstance(found, str), found
