@@ -30,7 +30,8 @@ def section(verdict: Verdict | None, why: str = "") -> Iterator[str]:
     yield ""
     if verdict.margins:
         yield "Truth is the reference in float64. A bound is four times the error of eager PyTorch, or a few units in the last"
-        yield "place; the margin is bound / error, at the case where it is smallest. No case is ever shown to a repair."
+        yield "place; the margin is bound / error, at the case where it is smallest. A repair is shown the kinds"
+        yield "of cases that fail, and never their sizes or figures."
         yield ""
         yield "| Tensor | Dtype | Worst error | Eager's error | Bound | Margin | Case |"
         yield "|---|---|---:|---:|---:|---:|---|"

@@ -59,6 +59,12 @@ def is_applied(events: list[Event], stage: str, mark: str) -> bool:
     return bool(last) and last[-1]["event"] == "applied" and _is_about(last[-1], stage, mark)
 
 
+def limits(events: list[Event]) -> dict[str, Any]:
+    """The limits that a resumption was given last, which take the place of the request's."""
+    given = [event for event in events if event["event"] == "limits"]
+    return {name: value for name, value in given[-1].items() if name not in ("event", "time")} if given else {}
+
+
 def stale_count(events: list[Event], stage: str) -> int:
     """How often the stage's output was given up since files had changed under it."""
     return sum(event["event"] == "stale" and event["stage"] == stage for event in events)

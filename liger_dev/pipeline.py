@@ -131,15 +131,18 @@ def drive(
 ) -> Outcome:
     """Takes a run as far as it goes; what is done already is taken from the run, so resuming is driving again.
 
-    `again` names a stage whose approval is set aside; `limits` take the place of those in the request. Raises Paused at a review that nobody has answered, BadInput
-    if a stage was rejected, and whatever a stage raises.
+    `again` names a stage whose approval is set aside; `limits` take the place of those in the request, and are kept
+    with the run. Raises Paused at a review that nobody has answered, BadInput if a stage was rejected, and whatever a
+    stage raises.
     """
     assert stages, "a pipeline has a stage"
     with run.lock():
         workspace.recover(root)
         if rejected := history.rejection(run.events(), except_of=again):
             raise _rejected(run, rejected)
-        context = Context(root, run.id, {**run.request, **limits}, say)
+        if limits:
+            run.record({"event": "limits", **limits})
+        context = Context(root, run.id, {**run.request, **history.limits(run.events())}, say)
         failure = ""
         try:
             for stage in stages:

@@ -129,10 +129,10 @@ def _verdict(findings: Findings) -> str:
         names = " ".join(f"--accept {findings.name}:{metric}" for metric in findings.refused)
         worse = " and ".join(findings.refused)
         return f"right, but catastrophically worse than PyTorch in {worse}; accept it by `{names}`"
+    passed = "style, compilation, unit tests and grader" if findings.verdict else "style, compilation and unit tests"
     if findings.recorded:
-        return "style, compilation and unit tests; speed and memory are those recorded of this op file"
-    speed = "speed and memory were measured" if findings.rows else "speed was not measured"
-    return f"style, compilation and unit tests; {speed}"
+        return f"{passed}; speed and memory are those recorded of this op file"
+    return f"{passed}; {'speed and memory were measured' if findings.rows else 'speed was not measured'}"
 
 
 def _style(style: Checkstyle) -> Iterator[str]:

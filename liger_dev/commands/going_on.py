@@ -30,6 +30,10 @@ def resume(
     opened = runs.open_run(folder, run)
     mode = reviews.mode if reviews.yes or reviews.pause else opened.request["review"]
     limits = {} if max_cost is None else {"max_cost": max_cost}
+    if limits:
+        from liger_dev.agents import seat
+
+        seat.check_budget(seat.model_of(opened.request), max_cost)
     raise typer.Exit(0 if go_on(folder, opened, mode, again=stage, limits=limits) else KERNEL_FAILED)
 
 

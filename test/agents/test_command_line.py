@@ -25,6 +25,7 @@ from scenarios import PROSE
 from scenarios import REFERENCE
 from scenarios import WRONG_OP
 
+from liger_dev import history
 from liger_dev import runs
 
 REPO = Path(__file__).parents[2]
@@ -90,6 +91,8 @@ def test_a_budget_that_is_reached_ends_with_code_4_and_more_of_it_goes_on(tmp_pa
         more = liger_dev(tmp_path, "resume", run.id, "--max-cost", "1", "--root", ".", url=url)
     assert more.returncode == 3, more.stdout + more.stderr
     assert len(script.requests) == 2 and "index_copy" in more.stdout
+    # More of it is kept with the run: nobody has to say it again.
+    assert history.limits(run.events()) == {"max_cost": 1.0}
     # The stage again, from its transcript alone: server and key are gone.
     shutil.rmtree(run.folder / "stages")
     (run.folder / "events.jsonl").unlink()
