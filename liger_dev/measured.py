@@ -167,6 +167,19 @@ def verdict_lines(found: Sequence[Point]) -> Iterator[str]:
     yield from _below_half(found)
 
 
+def against_fastest(found: Sequence[Point]) -> str:
+    """One sentence: a full pass's device time, or call time where there is none, beside the fastest baseline's."""
+    full = [point for point in found if point.mode == "full"]
+    own = [point for point in full if point.metric == "device_time"] or full
+    if not own:
+        return ""
+    told = ", ".join(
+        f"{point.found.verdict} at {point.x_name} = {point.x} ({point.found.ratio:.2f} of {point.found.baseline}'s)"
+        for point in own
+    )
+    return f"Against the fastest baseline of each size, a full pass's {_TIMES[own[0].metric]} is {told}."
+
+
 def _below_half(found: Sequence[Point]) -> Iterator[str]:
     """Each pass under half of the bandwidth, with what is known of the reason."""
     low = [point for point in found if point.share is not None and point.share < _HALF]

@@ -299,7 +299,7 @@ def _repairs(gate: Gate) -> Iterator[str]:
 
 
 def _benchmark(findings: Findings) -> Iterator[str]:
-    found = measured.pairs(findings.rows)
+    found, points = measured.pairs(findings.rows), measured.points(findings.samples)
     yield "## Benchmark"
     yield ""
     if findings.recorded:
@@ -309,7 +309,7 @@ def _benchmark(findings: Findings) -> Iterator[str]:
         for metric in ("speed", "memory"):
             yield from measured.table(metric, found)
             yield ""
-        yield from measured.verdict_lines(measured.points(findings.samples))
+        yield from measured.verdict_lines(points)
     else:
         yield f"Speed and memory were not measured: {findings.not_measured}."
         yield ""
@@ -318,6 +318,7 @@ def _benchmark(findings: Findings) -> Iterator[str]:
     yield "## Assessment"
     yield ""
     yield measured.assessment(found) if findings.rows else "Speed: not measured. Memory: not measured."
+    yield measured.against_fastest(points)
     yield ""
     yield "## Plots"
     yield ""
@@ -352,7 +353,8 @@ def _device(samples: Sequence[Sampled]) -> Iterator[str]:
     """The GPU that was measured on, and the range of its readings before and after each size."""
     if not samples:
         return
-    yield f"| GPU | {samples[0].key[-1]} |"
+    versions = ", ".join(f"{name} {version}" for name, version in samples[-1].versions.items())
+    yield f"| Measured on | {samples[0].key[-1]}{f', {versions}' if versions else ''} |"
     states = [state for one in samples for state in (one.before, one.after) if "unread" not in state]
     for reading in ("clocks.sm", "clocks.mem", "temperature.gpu", "power.draw"):
         values = sorted({state[reading] for state in states}, key=lambda text: (len(text), text))

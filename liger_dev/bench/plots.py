@@ -35,6 +35,7 @@ AXIS_LABELS = {
 }
 # A pull request shows an image about 900 pixels wide: at that width the text is as tall as the page's own.
 SIZE_INCHES = (7.5, 4.5)
+FAR_APART = 4
 DPI = 120
 
 
@@ -126,7 +127,7 @@ def draw(rows: Sequence[Measurement], least: Mapping[int | float | str, float] =
             label="roofline",
         )
     axes.set_xticks(list(places.values()), [str(x) for x in places])
-    _label(axes, rows[0])
+    _label(axes, rows[0], _apart(rows))
     return figure
 
 
@@ -144,7 +145,17 @@ def x_places(rows: Sequence[Measurement]) -> dict[int | float | str, int]:
     return {x: place for place, x in enumerate(xs)}
 
 
-def _label(axes: "Axes", row: Measurement) -> None:
+def _apart(rows: Sequence[Measurement]) -> bool:
+    """Whether providers differ so much at one x that the fast ones would share one line at the bottom."""
+    if rows[0].metric_name == "bandwidth_share":
+        return False
+    at: dict[int | float | str, list[float]] = {}
+    for row in rows:
+        at.setdefault(row.x_value, []).append(row.y_value_50)
+    return any(0 < min(values) * FAR_APART < max(values) for values in at.values())
+
+
+def _label(axes: "Axes", row: Measurement, apart: bool) -> None:
     config = json.loads(row.extra_benchmark_config_str or "{}")
     fixed = ", ".join(f"{name}={value}" if name != "dtype" else str(value) for name, value in config.items())
     what = TITLES.get(row.metric_name, row.metric_name)
@@ -152,7 +163,11 @@ def _label(axes: "Axes", row: Measurement) -> None:
     axes.text(0, 1.025, f"{row.gpu_name}, {fixed}", transform=axes.transAxes, fontsize=9, color="#555555")
     axes.set_xlabel(f"{row.x_label} ({row.x_name})")
     axes.set_ylabel(AXIS_LABELS.get(row.metric_name, f"{row.metric_name} ({row.metric_unit})"))
-    axes.set_ylim(bottom=0, top=1.05 if row.metric_name == "bandwidth_share" else None)
+    if apart:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter("{x:g}")
+    else:
+        axes.set_ylim(bottom=0, top=1.05 if row.metric_name == "bandwidth_share" else None)
     axes.grid(axis="y", color="#DDDDDD", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)

@@ -26,7 +26,7 @@ def _row(provider, x, y, **changes):
 
 
 ROWS = [
-    _row(provider, x, x / speed) for provider, speed in (("torch", 1e4), ("liger", 4e4)) for x in (8192, 1024, 2048)
+    _row(provider, x, x / speed) for provider, speed in (("torch", 2e4), ("liger", 4e4)) for x in (8192, 1024, 2048)
 ]
 
 
@@ -46,6 +46,13 @@ def test_a_line_a_provider_in_the_order_of_sizes():
     assert axes.get_ylim()[0] == 0
     shade = axes.collections[0].get_paths()[0].vertices[:, 1]
     assert shade.min() == pytest.approx(0.9 * 1024 / 4e4) and shade.max() == pytest.approx(1.2 * 8192 / 4e4)
+
+
+def test_providers_far_apart_stand_on_a_logarithmic_axis():
+    far = [_row("torch", 1024, 1.0), _row("liger", 1024, 0.1)]
+    assert draw(far).axes[0].get_yscale() == "log"
+    shares = [_row(name, 1024, y, metric_name="bandwidth_share") for name, y in (("torch", 0.05), ("liger", 0.9))]
+    assert draw(shares).axes[0].get_yscale() == "linear"
 
 
 def test_models_names_stand_on_the_axis_too():

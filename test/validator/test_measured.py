@@ -9,6 +9,7 @@ from liger_dev.bench.samples import Sampled
 from liger_dev.bench.samples import read
 from liger_dev.bench.statistics import quantile
 from liger_dev.measured import Flag
+from liger_dev.measured import against_fastest
 from liger_dev.measured import assessment
 from liger_dev.measured import flags
 from liger_dev.measured import pairs
@@ -115,6 +116,15 @@ def test_the_same_kernel_twice_is_the_same():
 def test_a_kernel_is_faster_at_one_size_and_slower_at_another():
     verdicts = {point.x: (point.found.baseline, point.found.verdict) for point in points(_recorded())}
     assert verdicts == {"4096": ("torch_compile", "faster"), "16384": ("liger_kernel", "slower")}
+
+
+def test_the_assessment_names_the_fastest_baseline_at_each_size():
+    full = [replace(one, key=(*one.key[:2], "full", *one.key[3:])) for one in _recorded()]
+    assert against_fastest(points(full)) == (
+        "Against the fastest baseline of each size, a full pass's device time is "
+        "faster at H = 4096 (0.75 of torch_compile's), slower at H = 16384 (1.22 of liger_kernel's)."
+    )
+    assert against_fastest(points(_recorded())) == ""
 
 
 def test_a_kernel_that_works_three_times_as_long_is_slower_and_catastrophic():
