@@ -189,6 +189,7 @@ OPS: dict[str, Op] = {
     "maximum": Op(2, _propagating("maximum"), "max({0}, {1})", ATOM, torch.maximum, _pick("gt")),
     "minimum": Op(2, _propagating("minimum"), "min({0}, {1})", ATOM, torch.minimum, _pick("lt")),
     # where keeps NaN, as torch does; tl.maximum(x, 0.0) would not.
+    "at_least": Op(2, "tl.where({0} < {1}, {1}, {0})", "max({0}, {1})", ATOM, torch.maximum, lambda g, v, d: [d, None]),
     "clamp_min": Op(2, "tl.where({0} < {1}, {1}, {0})", "max({0}, {1})", ATOM, torch.maximum, _clamp("ge")),
     "clamp_max": Op(2, "tl.where({0} > {1}, {1}, {0})", "min({0}, {1})", ATOM, torch.minimum, _clamp("le")),
     "clamp": Op(

@@ -58,11 +58,12 @@ def _linalg_norm(
 
 
 def _cosine_similarity(state: Lowering, a: Any, b: Any, dim: int = 1, eps: Any = 1e-8) -> Term:
-    """The dot product of both vectors, each divided by its norm or `eps`, whichever is larger."""
+    """The dot product of both vectors, each divided by its norm or `eps`, whichever is larger; torch's gradient takes no
+    notice of `eps`."""
     terms, g = [state.term(a), state.term(b)], state.graph
     whole = Term(terms[0].value, broadcast(state, terms))
     over, dims = over_dims(whole, dim, False)
-    lengths = [g.make("clamp_min", _norm_value(state, t.value, 2, over), state.number(eps)) for t in terms]
+    lengths = [g.make("at_least", _norm_value(state, t.value, 2, over), state.number(eps)) for t in terms]
     dot = state.name(g.sum(g.mul(terms[0].value, terms[1].value), over), "dot")
     return result(state, g.div(dot, g.mul(*lengths)), terms, dims)
 
