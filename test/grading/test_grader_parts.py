@@ -15,6 +15,7 @@ from liger_dev.grading.compare import Given
 from liger_dev.grading.compare import compare
 from liger_dev.grading.draw import draw_inputs
 from liger_dev.grading.judge import contracts
+from liger_dev.grading.static_reading import read_files
 from liger_dev.grading.static_reading import read_text
 from liger_dev.grading.verdict import Fault
 from liger_dev.grading.verdict import Mutant
@@ -23,6 +24,7 @@ from liger_dev.grading.verdict import Verdict
 from liger_dev.grading.verdict import read_verdict
 from liger_dev.records import Scalar
 from liger_dev.records import Tensor
+from liger_dev.render import render
 from liger_dev.skeleton import skeleton
 
 TENSORS = (Tensor("x", ("B", "T", "H")), Tensor("weight", ("H",), init="ones"), Tensor("label", ("B", "T"), "int"))
@@ -245,3 +247,12 @@ def test_what_was_not_put_to_the_test_has_not_held():
         found = {contract.name: contract.outcome for contract in contracts(cases, [hangs], [{}] * ended, False)}
         assert found["inputs are left as they are"] == ("held" if ended else "not run")
         assert found["under no_grad"] == found["gradients accumulate"] == "not run"
+
+
+def test_helpers_of_generated_ops_are_allowed(tmp_path):
+    """What the template of the helpers does at import, or calls, may not fail every kernel."""
+    folder = tmp_path / "kernels" / "ops"
+    folder.mkdir(parents=True)
+    (folder / "utils.py").write_text(render("kernels/ops/utils.py.jinja", {}))
+    (folder / "op.py").write_text("from kernels.ops.utils import row_shape\n")
+    assert read_files(folder / "op.py", tmp_path) == ()
