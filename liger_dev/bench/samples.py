@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from liger_dev.bench.csv import FILE_NAME
 from liger_dev.bench.csv import Key
 from liger_dev.bench.csv import Measurement
 from liger_dev.bench.csv import key
@@ -50,8 +51,10 @@ class Sampled:
 
 
 def path_beside(csv_file: Path, kernel: str, noise: bool = False) -> Path:
-    """Where a kernel's samples are kept; those of the kernel against itself apart from the others."""
-    return csv_file.parent / FOLDER / f"{kernel}{'_noise' if noise else ''}.jsonl"
+    """Where a kernel's samples are kept: apart for each CSV file of a folder, and for the kernel against itself."""
+    default = FILE_NAME.removesuffix(".csv")
+    other = csv_file.stem.removeprefix(default) if csv_file.stem.startswith(default) else ""
+    return csv_file.parent / f"{FOLDER}{other}" / f"{kernel}{'_noise' if noise else ''}.jsonl"
 
 
 def op_digest(text: str) -> str:

@@ -1,11 +1,16 @@
 """Samples on disk: kept beside their rows, the latest counts; a noise run's file is another; liger-kernel's ops fit."""
 
 import inspect
+import os
+import subprocess
+import sys
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from liger_dev.bench import device
 from liger_dev.bench import peers
 from liger_dev.bench import samples
 from liger_dev.bench.csv import Measurement
@@ -46,6 +51,38 @@ def test_what_is_kept_is_read_and_the_latest_counts(tmp_path):
     assert (found["liger"].mode, found["liger"].metric, found["liger"].x) == ("full", "speed", "64")
     assert found["liger"].key == key(ROW)
     assert samples.read(samples.path_beside(tmp_path / "all.csv", "center", noise=True)) == ()
+
+
+def test_each_csv_file_of_a_folder_has_samples_of_its_own(tmp_path):
+    plain, probe = (tmp_path / f"all_benchmark_data{tag}.csv" for tag in ("", "_probe"))
+    assert samples.path_beside(plain, "center") == tmp_path / "samples" / "center.jsonl"
+    assert samples.path_beside(probe, "center") == tmp_path / "samples_probe" / "center.jsonl"
+    assert samples.path_beside(tmp_path / "benchmark.csv", "center", noise=True).name == "center_noise.jsonl"
+
+
+def test_two_who_measure_wait_for_each_other_and_those_who_prepare_do_not(monkeypatch, tmp_path):
+    monkeypatch.setattr(device, "device_id", lambda: f"GPU-{tmp_path.name}")
+    code = (
+        "import sys\nfrom liger_dev.bench import device\n"
+        f"device.device_id = lambda: 'GPU-{tmp_path.name}'\nprint('ready', flush=True)\n"
+        "with device.device_lock(shared=sys.argv[1] == 'shared'):\n    print('locked', flush=True)"
+    )
+
+    def other(kind):
+        command = [sys.executable, "-c", code, kind]
+        started = subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "TMPDIR": str(tmp_path)})
+        assert started.stdout.readline() == b"ready\n"
+        return started
+
+    with device.device_lock(shared=True):
+        with other("shared") as prepares:
+            assert prepares.stdout.readline() == b"locked\n"
+        measures = other("alone")
+        with pytest.raises(subprocess.TimeoutExpired):
+            measures.wait(timeout=1)
+    with measures:
+        assert measures.stdout.readline() == b"locked\n"
+    Path(f"/tmp/liger-dev-GPU-{tmp_path.name}.lock").unlink()
 
 
 def test_merging_drops_what_was_measured_again_as_a_whole(tmp_path):
