@@ -11,6 +11,10 @@ from jinja2 import StrictUndefined
 
 from liger_dev.records import digest
 
+# An origin is a path or an address, which somebody else may have chosen.
+_NO_MARKUP = str.maketrans(dict.fromkeys('"<>', " "))
+_LONGEST_ORIGIN = 200
+
 
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
@@ -34,4 +38,5 @@ def prompt(name: str, values: Mapping[str, Any]) -> str:
 def fence(text: str, origin: str) -> str:
     """`text` between two marks that name its origin and that it can't contain: they carry its own hash."""
     mark = f"data-{digest(text)[:12]}"
+    origin = " ".join(origin.translate(_NO_MARKUP).split())[:_LONGEST_ORIGIN]
     return f'<{mark} origin="{origin}">\n{text.rstrip()}\n</{mark}>'

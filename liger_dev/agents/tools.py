@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from pydantic import ConfigDict
 from pydantic import ValidationError
 
+from liger_dev.agents.prompts import fence
 from liger_dev.errors import LigerDevError
 
 # About 6000 tokens: the end of an error and the beginning of a file are what counts.
@@ -63,10 +64,12 @@ def run_tool(tools: Sequence[Tool], name: str, given: Any) -> tuple[str, bool, A
     except ValidationError as error:
         faults = [f"{'.'.join(map(str, fault['loc'])) or name}: {fault['msg']}" for fault in error.errors()]
         return "the arguments do not fit: " + "; ".join(faults), True, None
-    except (Refused, LigerDevError) as refusal:
+    except Refused as refusal:
         return bounded(str(refusal)), True, None
+    except LigerDevError as error:  # it may repeat what a child has said, and so what others wrote
+        return fence(bounded(str(error)), name), True, None
     except Exception as failure:  # one of the tool's two: a tool's failure goes back to the model
-        return bounded(f"the tool failed: {type(failure).__name__}: {failure}"), True, None
+        return fence(bounded(f"the tool failed: {type(failure).__name__}: {failure}"), name), True, None
     return ("accepted", False, found) if tool.final else (bounded(str(found)), False, None)
 
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 from typing import TypeGuard
+from typing import TypeVar
 
 import torch
 
@@ -38,6 +39,8 @@ from liger_dev.profile import parse_profile
 _COLUMNS = 4096
 _ROWS = {"B": 2, "T": 8}
 _OTHER_ROWS = 4
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -176,15 +179,19 @@ def specialise(launch: Launch, target: str) -> Job:
 
 
 def compile_job(job: Job) -> KernelResources:
-    """The kernel's resources, or its error: this is where a candidate's failure becomes a verdict."""
+    """The kernel's resources, or its error."""
     started = time.monotonic()
     row = KernelResources(job.launch.kernel.__name__, job.launch.phase, job.target, job.variant)
     compiler: ModuleType = importlib.import_module("triton.compiler")
-    try:
+
+    def run() -> tuple[Any, int, int]:
         compiled = compiler.compile(job.source, target=_gpu_target(job.target), options=job.options)
-        registers, spilled = (_amd if "amdgcn" in compiled.asm else _nvidia)(compiled.asm, job.target)
-    except Exception as error:
-        return replace(row, error=_message(error), seconds=time.monotonic() - started)
+        return compiled, *(_amd if "amdgcn" in compiled.asm else _nvidia)(compiled.asm, job.target)
+
+    made = _attempt(run)
+    if isinstance(made, Exception):
+        return replace(row, error=_message(made), seconds=time.monotonic() - started)
+    compiled, registers, spilled = made
     shared, limit = int(compiled.metadata.shared), SHARED_LIMIT[job.target]
     return replace(
         row,
@@ -221,6 +228,14 @@ def _number(pattern: str, text: str) -> int:
     return int(found[1])
 
 
+def _attempt(call: Callable[[], T]) -> T | Exception:
+    """What a call gives or raises: this is where a candidate's failure, or its compiler's, becomes a verdict."""
+    try:
+        return call()
+    except Exception as error:
+        return error
+
+
 def _message(error: BaseException) -> str:
     text = str(error).strip() or type(error).__name__
     return text if len(text) < 4000 else f"{text[:2000]}\n...\n{text[-2000:]}"
@@ -230,21 +245,21 @@ def run_gate(profile: KernelProfile, load: Callable[[], Any]) -> tuple[list[Kern
     """Resources of every distinct launch, and why there are none if the op can't be loaded or called."""
     rows: list[KernelResources] = []
     compiled: set[tuple[Any, ...]] = set()
-    try:
-        function = load()
-    except Exception as error:
-        return [], f"the op can't be imported: {type(error).__name__}: {_message(error)}"
+    function = _attempt(load)
+    if isinstance(function, Exception):
+        return [], f"the op can't be imported: {type(function).__name__}: {_message(function)}"
     for case in cases(profile):
         launches: list[Launch] = []
-        try:
-            record(function, profile, case, launches)
-        except Exception as error:
-            return rows, f"the op fails on CPU tensors of sizes {case.sizes}: {type(error).__name__}: {_message(error)}"
+        failed = _attempt(lambda: record(function, profile, case, launches))
+        if isinstance(failed, Exception):
+            return (
+                rows,
+                f"the op fails on CPU tensors of sizes {case.sizes}: {type(failed).__name__}: {_message(failed)}",
+            )
         for launch, target in itertools.product(launches, case.targets):
-            try:
-                job = specialise(launch, target)
-            except Exception as error:  # an argument or option that this target's JIT refuses
-                rows.append(KernelResources(launch.kernel.__name__, launch.phase, target, "", error=_message(error)))
+            job = _attempt(lambda: specialise(launch, target))
+            if isinstance(job, Exception):  # an argument or option that this target's JIT refuses
+                rows.append(KernelResources(launch.kernel.__name__, launch.phase, target, "", error=_message(job)))
                 continue
             key = (launch.kernel, target, job.source.hash(), str(job.options))
             if key not in compiled:

@@ -81,7 +81,7 @@ STORIES = {
     "stubborn": {
         "analyzer": [answers(MIRROR)],
         "generator": [answers(*writes(NAMED_WRONG), HANDS_IN)],
-        "validator": [answers(edits("NUMBERED_OLD", "NUMBERED_NEW"), calls("submit_repair", reason="a guess"))],
+        "validator": [answers(edits("x + mirrored", "mirrored + x"), calls("submit_repair", reason="a guess"))],
         "validator, to the person": [
             answers(calls("submit_account", cause="the mirrored column is off by one", asked="look at line 31"))
         ],
