@@ -100,7 +100,8 @@ class Graph:
     """All values of one operation, forward and backward; `names` and `lines` come from the reference's source, `sizes`
     are axes' sizes as Python expressions over the arguments, `extents` those that they were traced with. An axis
     in `lengths` is as long as another one and so many elements more, one in `least` has to be so long. `picks` are what
-    elements are picked by, each with the axis that it must not leave. Scalars `at_least_zero` mean something else below."""
+    elements are picked by, each with the axis that it must not leave. Scalars `at_least_zero` mean something else below.
+    `specialised` axes were traced as numbers."""
 
     inputs: list[Input] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
@@ -113,6 +114,7 @@ class Graph:
     picks: dict[tuple[Value, str], None] = field(default_factory=dict)
     least: dict[str, int] = field(default_factory=dict)
     at_least_zero: list[str] = field(default_factory=list)
+    specialised: set[str] = field(default_factory=set)
     _values: dict[tuple[Any, ...], Value] = field(default_factory=dict)
 
     def make(self, op: str, *args: Value, axes: Axes | None = None, dtype: str | None = None, **attrs: Any) -> Value:

@@ -12,6 +12,7 @@ from liger_dev.compiler.ir import is_const
 from liger_dev.compiler.layout import REDUCTIONS
 from liger_dev.compiler.layout import SCANS
 from liger_dev.compiler.layout import address
+from liger_dev.compiler.layout import along
 from liger_dev.compiler.moves import bounds
 from liger_dev.compiler.naming import suggest
 from liger_dev.compiler.naming import unique
@@ -252,6 +253,11 @@ class Statements:
     def padded(self, value: Value) -> str:
         """A reduction's operand, masked unless its padded lanes are neutral anyway."""
         operand, fill = value.args[0], FILL[value.op]
+        if not along(value) <= set(self.layout.cols):
+            raise Unsupported(
+                f"a {value.op} over {', '.join(sorted(along(value)))} inside of what is computed for each row",
+                self.graph.lines.get(value, ""),
+            )
         text = self.speller.text(operand)
         if self.lanes.of(operand) == fill:
             whole = self.kind(operand) == "tile" or not self.layout.rows

@@ -61,6 +61,7 @@ def forward_lines(host: Host, results: Sequence[str]) -> list[str]:
             elif name in host.absent(launch) and name not in filled:
                 lines.append(f"{name} = None")
         lines += launch_lines(host, launch, f"{full.name}.device", "forward", shapes)
+        layout = _layout_after(launch)
     given = {*host.saved, *(output.name for output in graph.outputs), *filled}
     lines += [f"{name} = None" for name in results if name not in given]
     lines += _rounded(host, host_values.assign(host_values.wanted))
@@ -254,6 +255,7 @@ def backward_lines(host: Host, gradients: Sequence[str], given: dict[str, str] |
                 lines.append(conditional(fresh, acc.guard))
         lines += [f"{name} = None" for name in host.absent(launch) if name not in host.backward_names]
         lines += launch_lines(host, launch, f"{lead}.device", "backward", shapes)
+        layout = _layout_after(launch)
     own = {f"d{name}": f"d{owner}" for name, owner in host.owner.items()}
     lines.append(f"return {', '.join(own.get(name, 'None') for name in gradients)}")
     return lines
@@ -271,6 +273,12 @@ def _fused_backward_lines(host: Host) -> list[str]:
         *(f"    scale({name}, {host.upstream[0]})" for name in gradients),
         f"return {', '.join(gradients)}",
     ]
+
+
+def _layout_after(launch: Launch) -> Layout | None:
+    """The layout whose sizes are set once a launch is over; None if it depends on the kernel that ran."""
+    last = {*([launch.single.layout] if launch.single else []), *(spec.layout for spec in launch.looped[-1:])}
+    return last.pop() if len(last) == 1 else None
 
 
 def _sliced(launch: Launch) -> list[Accumulator]:

@@ -248,6 +248,15 @@ x - torch.std_mean(x, -1, keepdim=True)[1]
 x * x.std(-1, keepdim=True)
 x * x.var(-1, unbiased=False, keepdim=True)
 x - x.logsumexp(-1, keepdim=True)
+x / x.shape[-1] ** 0.5 * z.shape[0] ** 2
+torch.logsumexp(torch.stack((x, z)), 0) * w
+torch.cat((x, z), -1).softmax(-1)
+torch.cat((x, z), -1).log_softmax(-1)
+x * z.softmax(-1)[:, :1]
+x.log_softmax(-1)[torch.arange(x.shape[0]), m[:, 0].long()] * z[:, 1]
+F.cross_entropy(x, z.softmax(-1), reduction="none")
+F.cross_entropy(x, z.softmax(-1), label_smoothing=0.1)
+F.cosine_embedding_loss(x, z, 2 * m[:, 0].long() - 1, margin=0.1)
 x * m.sum(-1, keepdim=True)
 x * (x > 0).any(-1, keepdim=True)
 x * (x > -200).all(-1, keepdim=True)

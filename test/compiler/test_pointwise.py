@@ -146,7 +146,7 @@ def op_text(line):
     made = reference(line)
     host = scheduled(made, graph(line), Options())
     facts = {"closest_existing_kernel": "none", **describe(host)}
-    named = {**values(made, KernelProfile.model_validate(facts)), **operation_values(host)}
+    named = {**values(made, KernelProfile.model_validate(facts)), **operation_values([({}, host)])}
     return render(OP, named), named["function_class_name"]
 
 
