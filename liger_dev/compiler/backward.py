@@ -79,6 +79,7 @@ class _Backward:
         alone = [self.summed_alone(value) for value in left]
         if any(self.reductions(value) for value in alone):
             steps, left = self.steps(tiles, sums, alone)
+        self.added = self.later([*(v for step in steps for v in step.sums), *left])
         launches: list[Launch] = []
         suffixes: set[str] = set()
         for step in steps:
@@ -88,6 +89,11 @@ class _Backward:
         kept = {s.value: s.place for step in steps for s in step.stores if s.place.exact}
         launches += [self.sum_launch(value, {**self.loads, **kept}) for value in left]
         return [*launches, *scattered]
+
+    def later(self, sums: list[Value]) -> set[Value]:
+        """Of sums in the order in which they are taken, those that are added to an earlier part of their gradient."""
+        first: dict[tuple[str, Slices], Value] = {}
+        return {v for v in sums if first.setdefault((self.owner[v], self.cuts[v]), v) is not v}
 
     def sorted_gradients(self) -> tuple[list[Store], list[Value], list[Launch]]:
         """The gradients that are stored as they are computed, the sums over rows that others are made of, and the
@@ -111,7 +117,6 @@ class _Backward:
                 sums += terms
                 self.cuts |= dict.fromkeys(terms, cut)
                 self.owner |= dict.fromkeys(terms, name)
-                self.added |= set(terms[1:])
             else:
                 place = Place(f"d{name}", self.graph.dims_of(name), cut)
                 stores.append(Store(place, value, self.guards[name]))
@@ -217,7 +222,8 @@ class _Backward:
     def accumulator(self, value: Value) -> Accumulator:
         owner, cut = self.owner[value], self.cuts[value]
         name = self.label(value) if cut else f"d{owner}"
-        return Accumulator(name, value, Place(f"d{owner}", self.graph.dims_of(owner), cut), self.guards[owner])
+        place = Place(f"d{owner}", self.graph.dims_of(owner), cut)
+        return Accumulator(name, value, place, self.guards[owner], value in self.added)
 
     def label(self, value: Value) -> str:
         if value not in self.graph.names:

@@ -25,7 +25,7 @@ def launch_lines(host: Host, launch: Launch, device: str, stage: str, shapes: Sh
     if not launch.looped:
         return single
     looped = launch_lines(host, Launch(None, launch.looped), device, stage, shapes)
-    own = [acc for acc in launch.single.accumulators if acc.value.axes and not acc.place.slices]
+    own = [acc for acc in launch.single.accumulators if acc.value.axes and not acc.place.slices and not acc.add]
     made = [conditional(f"{acc.name} = {_sum_memory(host, acc, shapes, device)}", acc.guard) for acc in own]
     limit = host.options.block_cols or "LONG_ROW"
     return [
@@ -49,7 +49,7 @@ def _guarded_kernel(host: Host, spec: KernelSpec, device: str, stage: str, shape
     lines = _kernel(host, spec, device, stage, shapes)
     if not spec.when:
         return lines
-    whole = [total.name for total in spec.totals if not total.place.slices]
+    whole = [total.name for total in spec.totals if not total.place.slices and not total.add]
     return [*(f"{name} = None" for name in whole), f"if {spec.when.lower()}:", *(f"    {line}" for line in lines)]
 
 
@@ -118,11 +118,15 @@ def _kernel(host: Host, spec: KernelSpec, device: str, stage: str, shapes: Shape
 def _final(host: Host, acc: Accumulator, guard: str, shapes: Shapes) -> list[str]:
     """The gradient, or the slice of it, from its partial sums."""
     name, cut = acc.place.name, dict(acc.place.slices)
+    total = _final_sum(host, name, len(acc.value.axes), shapes)
+    if not cut and not acc.add:
+        return [conditional(f"{name} = {total}", guard)]
     if not cut:
-        return [conditional(f"{name} = {_final_sum(host, name, len(acc.value.axes), shapes)}", guard)]
+        line = f"{name} = {name} + {total}"
+        return [f"if {guard.lower()}:", f"    {line}"] if guard else [line]
     index = ", ".join(_index(cut[i], shapes) if i in cut else ":" for i in range(len(acc.place.dims)))
     turned = ".flip(0)" if any(piece.reversed for piece in cut.values()) else ""
-    line = f"{name}[{index}] = {acc.name}_partial.sum(0){turned}"
+    line = f"{name}[{index}] {'+=' if acc.add else '='} {acc.name}_partial.sum(0){turned}"
     return [f"if {guard.lower()}:", f"    {line}"] if guard else [line]
 
 

@@ -51,12 +51,13 @@ class Store:
 @dataclass(frozen=True)
 class Accumulator:
     """A sum over rows: each program keeps its part in float32 and writes it to `NAME_partial_ptr`. Their total is the
-    gradient `place`, or the slice of it."""
+    gradient `place`, or the slice of it; `add`: to what is there."""
 
     name: str
     value: Value
     place: Place
     guard: str = ""
+    add: bool = False
 
     @property
     def operand(self) -> Value:

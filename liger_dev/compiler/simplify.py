@@ -64,7 +64,7 @@ def absorb_sums(graph: Graph) -> None:
 def _summed_at_once(graph: Graph, value: Value, forward: set[Value]) -> Value:
     """A sum of sums as one sum, if what is summed needs reductions that only the kernel of the gradient's rows has."""
     operand = value.args[0]
-    gone = _summed_axes(operand, forward)
+    gone = _summed_axes(operand, forward, frozenset())
     inner = _absorbed(graph, operand, gone, forward) if gone else None
     if inner is None or not any(v.op == "sum" and v not in forward for v in graph.walk([inner])):
         return value
