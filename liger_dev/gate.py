@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from dataclasses import replace
 from typing import TypeVar
 
+from liger_dev import grader_report
 from liger_dev.checkstyle import checkstyle
 from liger_dev.compilation import Compiled
 from liger_dev.diagnosis import kind_of
@@ -211,6 +212,8 @@ class _Loop:
             return tested
         self.say("grader")
         verdict = self.grader(self.copy)
+        for line in grader_report.brief(verdict):
+            self.say(line)
         return replace(tested, kind="" if verdict.passed else GRADER, verdict=verdict)
 
     def _run_tests(self, obstacle: tuple[Case, ...]) -> Attempt:

@@ -62,6 +62,18 @@ def summary(verdict: Verdict) -> str:
     return f"Failed: {len(verdict.faults)} faults in {verdict.cases} cases"
 
 
+def brief(verdict: Verdict) -> list[str]:
+    """The verdict as one stage among others tells it: kill rate, the smallest margin, and what was launched."""
+    told = [f"graded: {summary(verdict)}"]
+    least = min(verdict.margins, key=lambda margin: margin.margin, default=None)
+    if least is not None:
+        told.append(f"least margin {least.margin:.2f}: {least.tensor}, {least.dtype} ({least.case})")
+    for phase in ("forward", "backward"):
+        names = [f"{name} in {count} cases" for where, name, count in verdict.launches if where == phase]
+        told += [f"launched in {phase}: {', '.join(names)}"] if names else []
+    return told
+
+
 def held_out(verdict: Verdict) -> str:
     """The verdict as a repair may see it: kinds of cases, without the sizes that are held out; findings in the text whole.
 

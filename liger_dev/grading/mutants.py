@@ -80,7 +80,7 @@ _NULLS = {
     (
         "returns the mean",
         "forward",
-    ): "return _each(true, lambda y: torch.full_like(y, y.float().nanmean().item() if y.numel() else 0.0))",
+    ): "return _each(true, lambda y: torch.full_like(y, y.float().nanmean().item()) if y.numel() > 1 else y)",
     ("returns the last call's output", "forward"): (
         "_last.append(_each(true, torch.clone))\n"
         "    same = len(_last) > 1 and _fits(_last[-2], true)\n"

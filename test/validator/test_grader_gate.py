@@ -14,7 +14,9 @@ def test_a_kernel_that_passes_weak_tests_is_rejected_with_evidence(center: Path)
     told: list[str] = []
     report = validate("center", center, say=told.append)
     assert not report.passed
-    assert told[-2] == "grader" and "tests passed, and the grader found" in told[-1]
+    assert "grader" in told and "tests passed, and the grader found" in told[-1]
+    assert any(line.startswith("least margin ") for line in told)
+    assert any(line.startswith("launched in forward: ") for line in told)
     files = {change.path: change.content for change in report.changes.changes}
     assert list(files) == [RESULTS, EVIDENCE]
     assert "the tests passed, but the grader found:" in report.markdown
