@@ -71,6 +71,11 @@ def test_a_catastrophic_loss_at_any_x_is_flagged_even_where_the_table_shows_a_ga
     assert flags(rows, pairs(rows)) == (Flag("speed", "speed, full, N = 512: 5.0 times PyTorch's"),)
 
 
+def test_a_launch_more_of_a_short_pass_is_no_catastrophe():
+    short, long = _rows((0.05, 0.02), (1.0, 1.0)), _rows((0.5, 0.2), (1.0, 1.0))
+    assert flags(short, pairs(short)) == () and len(flags(long, pairs(long))) == 1
+
+
 def test_more_than_the_device_can_do_is_flagged_as_an_error_of_the_measurement():
     (flag,) = flags([replace(ROW, metric_name="bandwidth_share", y_value_50=1.31)], ())
     assert "131 %" in flag.text and flag.metric == "impossible"
