@@ -1,6 +1,8 @@
 """A kernel of the workspace and a wish in words in, the change set of what an agent has edited out; tests only grow."""
 
 import ast
+import json
+import re
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +22,7 @@ from liger_dev.agents.tools import Arguments
 from liger_dev.agents.tools import Refused
 from liger_dev.agents.tools import Tool
 from liger_dev.agents.trials import trials
+from liger_dev.errors import BadInput
 from liger_dev.generator import MODIFIED
 from liger_dev.generator import TEMPLATES
 from liger_dev.profile import KernelProfile
@@ -143,6 +146,20 @@ def _modified(profile: KernelProfile, old: KernelProfile, wish: str) -> KernelPr
     return profile.model_copy(update={"provenance": {**profile.provenance, MODIFIED: "; ".join(wishes)}})
 
 
+def _profile_text(text: str, new: KernelProfile, where: str) -> str:
+    """The profile's file. Where the wish is all that is new, a person's comments stay."""
+    (line,) = json.dumps({MODIFIED: new.provenance[MODIFIED]}, ensure_ascii=False)[1:-1].splitlines()
+    without = re.sub(r"^  \"?modified\"?:.*\n(?:    .*\n)*", "", text, flags=re.MULTILINE)
+    kept = re.sub(
+        r"^provenance:\n(?:  .*\n)*", lambda found: f"{found[0]}  {line}\n", without, count=1, flags=re.MULTILINE
+    )
+    try:
+        # Printed, since stamps hold the hash of that, and the order of the provenance is a part of it.
+        return kept if print_profile(parse_profile(kept, where)) == print_profile(new) else print_profile(new)
+    except BadInput:
+        return print_profile(new)
+
+
 def _changes(
     root: Path, name: str, files: dict[str, str], old: KernelProfile, new: KernelProfile
 ) -> tuple[Change, ...]:
@@ -151,7 +168,8 @@ def _changes(
     So `check` finds nothing, while what a person has edited by hand stays marked as such.
     """
     hashes = digest(print_profile(old)), digest(print_profile(new))
-    texts = {f"profiles/{name}.yaml": print_profile(new)}
+    where = f"profiles/{name}.yaml"
+    texts = {where: _profile_text(workspace.read(root, where) or "", new, where)}
     for path in dict.fromkeys((*files, *(output_path(t, {"operation_name": name}) for t in TEMPLATES))):
         before = workspace.read(root, path) or ""
         texts[path] = render.restamp(before, files.get(path, before), *hashes)

@@ -106,6 +106,19 @@ def test_a_second_change_starts_from_the_first_and_a_hand_edit_stays_one(serve, 
     assert len(read_all(seat.run.folder)) == 2
 
 
+def test_a_persons_comments_in_the_profile_stay(serve, center):
+    commented = print_profile(profile_of(center).model_copy(update={"provenance": {"source": "test"}}))
+    (center / PROFILE).write_text("# checked by hand\n" + commented.replace("tier: 2\n", "tier: 2  # one reduction\n"))
+    for wish in ('use "eight" warps: now', "and then some"):
+        serve(change(warps(8), grown(center)))
+        changes = modify_by_agent("center", wish, center, seat_in(center), never)
+        (text,) = (c.content for c in changes.changes if c.path == PROFILE)
+        (center / PROFILE).write_text(text)
+    assert text.startswith("# checked by hand\n") and "tier: 2  # one reduction\n" in text
+    assert list(profile_of(center).provenance) == ["source", "modified"]
+    assert profile_of(center).provenance == {"source": "test", "modified": 'use "eight" warps: now; and then some'}
+
+
 def test_generating_again_does_not_undo_a_change_unasked(serve, center):
     serve(change(warps(8), grown(center)))
     changes = modify_by_agent("center", "use eight warps", center, seat_in(center), never)
