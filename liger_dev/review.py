@@ -25,8 +25,8 @@ from liger_dev.screen import Screen
 Ask = Callable[[str], str | None]
 
 _NO_RETRY = (
-    "The builtin engine derives its output from the source and the profile alone: it can't act on a remark in words.\n"
-    "That takes an agent, for the analyzer's and the generator's output: --engine claude, or auto with a key."
+    "The builtin engine can't act on a remark in words, and neither can a report: both follow from files alone.\n"
+    "A remark on the analyzer's or the generator's output goes to an agent: --engine claude, or auto with a key."
 )
 
 
