@@ -66,6 +66,8 @@ def _whole(graph: Graph, needed: list[Value], plan: Plan) -> bool:
     if any(frozenset(v.attr("over")) != plan.cols for v in sums) or any(v.op == "cumsum" for v in needed):
         return False
     rows = [v.args[0] for v in graph.walk([graph.outputs[0].value]) if v.op == "sum" and v in plan.host]
+    if any(v in plan.host for v in graph.walk(rows)):
+        return False  # rows that depend on totals
     axes = max((footprint(graph, row) for row in rows), key=len)
     return plan.cols <= axes and all(v.axes <= axes for v in (*needed, *rows))
 

@@ -38,7 +38,6 @@ def operation_values(hosts: Sequence[tuple[Setting, Host]]) -> dict[str, Any]:
     text = "\n".join([*forward, *backward])
     helpers = [name for name in _HELPERS if f"{name}(" in text or (name.isupper() and name in text)]
     helpers += [name for name in _KERNEL_HELPERS if any(name in line for k in kernels.values() for line in k["lines"])]
-    helpers += ["scalable"] if host.plan.fused else []
     needs = [f"{flag}=True" for flag, _ in named["needs"]]
     values = {
         "summary": _summary(reference.text),
@@ -138,7 +137,8 @@ _HELPERS = (
     "row_settings",
     "row_shape",
     "scatter_settings",
-    "scale",
+    "scalable",
+    "scale_in_place",
     "sm_count",
 )
 

@@ -262,15 +262,18 @@ def backward_lines(host: Host, gradients: Sequence[str], given: dict[str, str] |
 
 
 def _fused_backward_lines(host: Host) -> list[str]:
-    """Scales what forward has made, or makes it now."""
+    """Scales what forward has made; else makes it now, to the bit the same where it can be scaled."""
     gradients = [f"d{name}" for name in host.owner]
+    (upstream,) = host.upstream
     flags = [f"{guard.lower()}={guard.lower()}" for guard in host.guards]
-    arguments = ", ".join([*host.input_names, *host.scalars, *host.upstream, *flags])
+    arguments = ", ".join([*host.input_names, *host.scalars, f"{upstream} if inside else None", *flags])
     return [
-        f"if {' and '.join(f'{name} is None' for name in gradients)}:",
+        f"fresh = {' and '.join(f'{name} is None' for name in gradients)}",
+        f"inside = fresh and not scalable({', '.join(host.input_names)})",
+        "if fresh:",
         f"    {', '.join(['_', *gradients])} = {host.reference.name}_forward({arguments})",
-        "else:",
-        *(f"    scale({name}, {host.upstream[0]})" for name in gradients),
+        "if not inside:",
+        *(f"    scale_in_place({name}, {upstream})" for name in gradients),
         f"return {', '.join(gradients)}",
     ]
 

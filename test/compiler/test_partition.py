@@ -6,6 +6,7 @@ from compiler_cases import ROWS
 from compiler_cases import catalogue_graph
 from compiler_cases import op_graph
 
+from liger_dev.compiler.fused import fuse
 from liger_dev.compiler.layout import Layout
 from liger_dev.compiler.partition import partition
 from liger_dev.compiler.schedule import forward_launches
@@ -110,3 +111,28 @@ def test_a_sum_over_all_rows_comes_before_the_rows_that_need_it():
     total, rows = forward_launches(graph, partition(graph), "op")
     assert [store.place.name for store in total.looped[0].stores] == ["sum_w"] and total.single is None
     assert "sum_w" in [place.name for place in rows.single.loads.values()]
+
+
+@pytest.mark.parametrize(
+    ("signature", "body", "fused"),
+    [
+        (X, "return torch.logsumexp(x, -1).mean()", True),
+        # A total that the wrapper can take before the launch; one that is known only after it.
+        (f"{X}, w: torch.Tensor", "return (torch.logsumexp(x, -1) * w).sum() / w.detach().sum()", True),
+        (X, "return (x.square().sum() / x.sum()).sqrt()", False),
+        # The gradient of w is a sum over rows.
+        (f"{X}, v: torch.Tensor", "return torch.logsumexp(x * v, -1).mean()", False),
+        (X, "return torch.logsumexp(x, -1)", False),
+        (X, "return torch.logsumexp(x, -1).mean(), x.sum(-1)", False),
+    ],
+)
+def test_forward_makes_the_gradients_of_a_loss(signature, body, fused):
+    shapes = {name: shape for name, shape in (("x", ROWS), ("w", ("B", "T")), ("v", ("H",))) if f"{name}:" in signature}
+    graph = op_graph(signature, body, **shapes)
+    plan = fuse(graph, partition(graph))
+    assert (plan.fused is not None) == fused
+    if fused:
+        (launch,) = forward_launches(graph, plan, "op")
+        (kernel,) = launch.looped
+        assert {"dx"} <= {store.place.name for store in kernel.stores if store.guard}
+        assert plan.saved == tuple(item.value for item in graph.inputs)

@@ -26,7 +26,7 @@ from kernels.ops.utils import device_guard
 from kernels.ops.utils import loop_settings
 from kernels.ops.utils import row_shape
 from kernels.ops.utils import scalable
-from kernels.ops.utils import scale
+from kernels.ops.utils import scale_in_place
 
 
 @triton.jit
@@ -134,10 +134,14 @@ def cross_entropy_forward(logits, target, ignore_index, dloss=None, needs_dlogit
 
 def cross_entropy_backward(dloss, logits, target, dlogits, ignore_index, needs_dlogits=True):
     """Returns dlogits: those that forward has made, times dloss, or new ones."""
-    if dlogits is None:
-        _, dlogits = cross_entropy_forward(logits, target, ignore_index, dloss, needs_dlogits=needs_dlogits)
-    else:
-        scale(dlogits, dloss)
+    fresh = dlogits is None
+    inside = fresh and not scalable(logits, target)
+    if fresh:
+        _, dlogits = cross_entropy_forward(
+            logits, target, ignore_index, dloss if inside else None, needs_dlogits=needs_dlogits
+        )
+    if not inside:
+        scale_in_place(dlogits, dloss)
     return dlogits
 
 

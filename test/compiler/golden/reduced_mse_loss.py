@@ -19,6 +19,7 @@ import triton.language as tl
 
 from torch.autograd.function import once_differentiable
 
+from kernels.ops.utils import cdiv
 from kernels.ops.utils import check_floating
 from kernels.ops.utils import check_shape
 from kernels.ops.utils import check_static
@@ -132,11 +133,11 @@ def reduced_mse_loss_forward(x, target, reduction):
         BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)
     with device_guard(x.device):
         if reduction == "none":
-            _reduced_mse_loss_none_forward_kernel[(triton.cdiv(n_elements, BLOCK_SIZE),)](
+            _reduced_mse_loss_none_forward_kernel[(cdiv(n_elements, BLOCK_SIZE),)](
                 x, target, loss, n_elements, BLOCK_SIZE=BLOCK_SIZE, num_warps=4
             )
         else:
-            _reduced_mse_loss_forward_kernel[(triton.cdiv(n_rows, BLOCK_ROWS),)](
+            _reduced_mse_loss_forward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
                 x, target, sum_loss, n_rows, n_cols, BLOCK_ROWS=BLOCK_ROWS, BLOCK_COLS=BLOCK_COLS, num_warps=num_warps
             )
     if reduction == "mean":
@@ -156,7 +157,7 @@ def reduced_mse_loss_backward(dloss, x, target, reduction, needs_dx=True, needs_
     dx = torch.empty_like(x) if needs_dx else None
     dtarget = torch.empty_like(target) if needs_dtarget else None
     with device_guard(dloss.device):
-        _reduced_mse_loss_backward_kernel[(triton.cdiv(n_elements, BLOCK_SIZE),)](
+        _reduced_mse_loss_backward_kernel[(cdiv(n_elements, BLOCK_SIZE),)](
             dloss,
             x,
             target,
