@@ -11,6 +11,11 @@ from typing import Any
 
 import torch
 
+from liger_dev.bench.honesty import AGREEMENT
+from liger_dev.bench.honesty import check_outputs
+from liger_dev.bench.honesty import check_streams
+from liger_dev.bench.honesty import distance
+from liger_dev.bench.honesty import tensors
 from liger_dev.bench.limits import bandwidth_share
 from liger_dev.bench.limits import bytes_moved
 from liger_dev.bench.limits import fewest
@@ -32,8 +37,6 @@ METRICS = ("speed", "device_time", "memory")
 UNITS = {"speed": "ms", "device_time": "ms", "memory": "MB", "bandwidth_share": "1"}
 CANDIDATE = "liger"
 REFERENCE = "torch"
-# A baseline of another rounding is apart by some units of bfloat16's last place, one of another formula by far more.
-AGREEMENT = 0.05
 
 Report = Callable[[str], None]
 
@@ -140,7 +143,7 @@ def measure_at(setting: Setting, x: int | str) -> list[Series]:
 
     Raises:
         ImpossibleFigure: a median time is shorter than the bandwidth allows.
-        KernelFailed: the candidate does not run.
+        KernelFailed: the candidate does not run, or not what was timed.
         torch.OutOfMemoryError: this x does not fit after all.
     """
     # One compilation a size, as `dynamic=False` asks for: past eight of them torch.compile falls back to eager.
@@ -156,18 +159,9 @@ def measure_at(setting: Setting, x: int | str) -> list[Series]:
             series += point.times("speed", mode, eager_pass, moved)
         if "device_time" in setting.metrics:
             series += point.times("device_time", mode, graph_pass, moved)
+    point.check_candidate()
     free_unused()
     return [one for one in series if (one.provider, one.mode) not in point.shares_work]
-
-
-def _outputs(returned: Any) -> list[torch.Tensor]:
-    several = returned if isinstance(returned, tuple | list) else (returned,)
-    return [value.detach().clone() for value in several if isinstance(value, torch.Tensor)]
-
-
-def _distance(one: torch.Tensor, other: torch.Tensor) -> float:
-    """The largest difference, as a share of the largest value."""
-    return float((one.float() - other.float()).abs().max() / other.float().abs().max().clamp_min(1e-6))
 
 
 @dataclass(frozen=True)
@@ -220,17 +214,26 @@ class _Point:
 
     def check_baselines(self) -> None:
         """Leaves out a baseline whose outputs are not the reference's: its time would be that of something else."""
-        outputs = self.each("checking", lambda function: _outputs(function(*self.inputs())))
+        outputs = self.each("checking", lambda function: tensors(function(*self.inputs())))
         for name, found in outputs.items():
             if name == CANDIDATE or REFERENCE not in outputs:
                 continue
-            apart = max(_distance(one, other) for one, other in zip(found, outputs[REFERENCE], strict=True))
+            apart = max(distance(one, other) for one, other in zip(found, outputs[REFERENCE], strict=True))
             if not apart <= AGREEMENT:
                 self.setting.report(
                     f"{name} is left out ({self.where('checking')}): its outputs are {apart:.2g} of the largest "
                     f"value away from those of {REFERENCE}"
                 )
                 self.failed.add(name)
+
+    def check_candidate(self) -> None:
+        """Raises KernelFailed if the candidate, now that it was timed, does not do its work."""
+        providers = self.setting.providers
+        if CANDIDATE in providers and REFERENCE in providers and REFERENCE not in self.failed:
+            inputs = self.inputs()
+            with torch.no_grad():
+                check_outputs(providers[CANDIDATE], providers[REFERENCE], inputs, self.where("checking"))
+                check_streams(providers[CANDIDATE], inputs, self.where("checking"))
 
     def bytes_moved(self) -> dict[str, int]:
         modes = self.setting.modes
