@@ -32,21 +32,24 @@ def file_source(path: Path, entry: str | None, shown: str, name: str) -> Source:
     return Source("function", text, _entry(text, entry, shown, name), shown)
 
 
-def url_source(source: str, name: str, read_url: Callable[[str], str]) -> Source:
-    """The Source at an https address, `:Name` after it or not. Raises BadInput for what `fetch` refuses."""
+def url_source(source: str, name: str, read_url: Callable[[str], str], words: bool = False) -> Source:
+    """The Source at an https address, `:Name` after it or not; `words` as in `text_source`.
+
+    Raises BadInput for what `fetch` refuses.
+    """
     page, entry = split_entry(source)
     address = raw_address(page)
     text = read_url(address)
-    return replace(_python(text, entry, address, name), sha256=digest(text))
+    return replace(_code_or_words(text, entry, address, name, words), sha256=digest(text))
 
 
-def text_source(text: str, entry: str | None, shown: str, name: str) -> Source:
-    """The Source in a snippet: an expression, or the text of a Python file."""
+def text_source(text: str, entry: str | None, shown: str, name: str, words: bool = False) -> Source:
+    """The Source in a snippet: an expression, or the text of a Python file; else, if there may be `words`, those."""
     if not text.strip():
         raise BadInput("there is nothing on it", shown, "pipe a Python file or an expression into it")
     if entry is None and is_expression(text):
         return expression_source(" ".join(text.split()))
-    return _python(text, entry, shown, name)
+    return _code_or_words(text, entry, shown, name, words)
 
 
 def expression_source(text: str) -> Source:
@@ -77,6 +80,20 @@ def read_standard_input() -> str:
 def not_a_python_file(path: Path, shown: str) -> BadInput:
     what = "the source is a directory" if path.is_dir() else "the source is not a Python file"
     return BadInput(what, shown, "name a .py file, as in path.py:Name")
+
+
+def _code_or_words(text: str, entry: str | None, shown: str, name: str, words: bool) -> Source:
+    if words and entry is None and not _parses(text):
+        return Source("prose", text, "", shown)
+    return _python(text, entry, shown, name)
+
+
+def _parses(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError):
+        return False
+    return True
 
 
 def _python(text: str, entry: str | None, shown: str, name: str) -> Source:

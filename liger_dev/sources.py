@@ -65,6 +65,7 @@ def resolve(
     init: list[str],
     cwd: Path,
     part: int = 0,
+    words: bool = False,
     read_stdin: Callable[[], str] = read_standard_input,
     read_url: Callable[[str], str] = fetch,
 ) -> Source:
@@ -76,6 +77,7 @@ def resolve(
         init: from `--init`, as typed: `["hidden_size=4096", "config.hidden_size=64"]`.
         cwd: what a relative path starts from.
         part: from `--part`, which part of a module with linear layers to take; 0 if there is but one.
+        words: a text from an address or standard input that is no Python is words, for an agent.
         read_stdin, read_url: what `-` and an https address are read with.
 
     Raises:
@@ -88,9 +90,9 @@ def resolve(
     if source is None:
         found = catalog_source(name)
     elif stdin := _STDIN.match(source.strip()):
-        found = text_source(read_stdin(), stdin["entry"], "standard input", name)
+        found = text_source(read_stdin(), stdin["entry"], "standard input", name, words)
     elif is_url(source.strip()):
-        found = url_source(source.strip(), name, read_url)
+        found = url_source(source.strip(), name, read_url, words)
     else:
         found = _named(source.strip(), name, cwd)
     return replace(found, shapes=parse_shapes(shapes), init=parse_init(init), part=part)

@@ -180,10 +180,11 @@ def _source(name: str, given: SourceOptions, options: dict[str, Any]) -> "Source
     from liger_dev.agents.prose import prose_source
 
     shapes, init, cwd = shapes_of(given.shape), list(given.init or ()), Path.cwd()
+    asks = engine.asks(options)
     try:
-        return sources.resolve(name, given.source, shapes=shapes, init=init, cwd=cwd, part=given.part)
+        return sources.resolve(name, given.source, shapes=shapes, init=init, cwd=cwd, part=given.part, words=asks)
     except BadInput:
         found = prose_source(given.source, cwd) if given.source else None
-        if found is None or not engine.asks(options):
+        if found is None or not asks:
             raise
         return found

@@ -18,14 +18,17 @@ def _fetched(context: Context) -> Any:
 
 
 def _fetched_views(context: Context, output: Any, brief: bool) -> list[View]:
+    entry = output["entry"]
+    use = f"'{entry}' is taken from it" if entry else "it is no Python, and an agent reads it as words"
+    runs = "nothing of it has run yet; the analyzer imports it in a child process: look for what has no business there"
     about = [
         f"fetched from {output['origin']}",
-        f"sha256 {output['sha256']}, {len(output['text'].splitlines())} lines; '{output['entry']}' is taken from it",
-        "nothing of it has run yet; the analyzer imports it in a child process: look for what has no business there",
+        f"sha256 {output['sha256']}, {len(output['text'].splitlines())} lines; {use}",
+        *([runs] if entry else []),
         "its licence is its author's: see whether it may be used here",
     ]
     return [
-        View(output["origin"], visible(output["text"]), "python"),
+        View(output["origin"], visible(output["text"]), "python" if entry else "text"),
         View("What was fetched", "\n".join(about), "text"),
     ]
 

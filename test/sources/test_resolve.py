@@ -235,3 +235,16 @@ def test_reading_a_source_imports_no_torch():
     script = "import sys; import liger_dev.sources as s; s.catalog_names(); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_a_page_of_words_is_a_source_only_where_an_agent_may_be_asked(tmp_path):
+    text = "Multiply x by the sigmoid of beta x."
+    options = {"shapes": {}, "init": [], "cwd": tmp_path, "read_url": lambda address: text, "read_stdin": lambda: text}
+    for source in ("https://example.com/paper.md", "-"):
+        found = resolve("op", source, words=True, **options)
+        assert (found.kind, found.text, found.entry) == ("prose", text, "")
+        assert bool(found.sha256) is source.startswith("https"), "what was fetched is looked at first"
+        with pytest.raises(BadInput, match="not valid Python"):
+            resolve("op", source, **options)
+    options["read_url"] = lambda address: "def op(x):\n    return x\n"
+    assert resolve("op", "https://example.com/op.py", words=True, **options).kind == "function"
