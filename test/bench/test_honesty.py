@@ -67,13 +67,18 @@ def test_an_honest_kernel_is_not_refused():
     check_outputs(lambda x, w: (x.bfloat16() * w.bfloat16() * 2).float(), reference, inputs(), "a test")
 
 
-def test_time_on_other_streams_is_told_from_time_on_this_one():
-    waits = {"stream": 0.0, "device": 0.0}
-    work = lambda: waits.update(stream=0.002, device=0.03)  # noqa: E731
-    seen, unseen = stream_times(
-        work, lambda: time.sleep(waits["stream"]), lambda: time.sleep(waits["device"] - waits["stream"])
-    )
-    assert 2 <= seen < 20 < unseen
+def test_time_on_other_streams_is_told_from_time_on_this_one(monkeypatch):
+    now, busy = [0.0], {"stream": 0.0, "device": 0.0}
+
+    def work():
+        busy.update(stream=now[0] + 2e-3, device=now[0] + 30e-3)
+
+    def wait_for(what):
+        now[0] = max(now[0], busy[what])
+
+    monkeypatch.setattr(honesty, "_clock", lambda: now[0])
+    times = stream_times(work, lambda: wait_for("stream"), lambda: wait_for("device"))
+    assert times == pytest.approx((2, 28))
 
 
 @pytest.mark.gpu
