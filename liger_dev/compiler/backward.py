@@ -240,6 +240,8 @@ class _Backward:
             "sum", operand.args[0], over=tuple(sorted({*value.attr("over"), *operand.attr("over")}))
         )
         self.owner[whole], self.cuts[whole] = self.owner[value], self.cuts[value]
+        if value in self.graph.names:
+            self.graph.names.setdefault(whole, self.graph.names[value])
         return whole
 
     def sum_launch(self, value: Value, loads: Loads) -> Launch:

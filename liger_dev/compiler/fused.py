@@ -44,7 +44,12 @@ def fuse(graph: Graph, plan: Plan) -> Plan:
     plain = len(set(gradients)) == len(gradients) and not any(cut for _, cut in graph.gradients)
     if not plain or upstream is None or len(inputs) < len(graph.inputs):
         return plan
-    if plan.kept or not _whole(graph, needed, plan) or not all(_before(graph, total, plan) for total in totals):
+    if (
+        plan.kept
+        or graph.zero_gradients
+        or not _whole(graph, needed, plan)
+        or not all(_before(graph, total, plan) for total in totals)
+    ):
         return plan
     rows = [v.args[0] for v in plan.staging.totals if v not in totals]
     together = stage(graph, [*rows, *gradients], totals, frozenset())

@@ -64,6 +64,7 @@ class Host:
         specs = [s for launch in self.forward if self.plan.fused for s in launch.looped]
         specs += [s for launch in self.backward for s in specs_of(launch)]
         used = {guard for spec in specs for guard in (*spec.guards, spec.when)}
+        used |= {f"NEEDS_D{name.upper()}" for name in self.graph.zero_gradients}
         return [guard for name in self.input_names if (guard := f"NEEDS_D{name.upper()}") in used]
 
     @property
@@ -91,6 +92,8 @@ class Host:
         for (name, _), value in self.graph.gradients.items():
             if value.op != "const":
                 owners.setdefault(name, first.setdefault(value, name))
+            elif name in self.graph.zero_gradients:
+                owners[name] = name
         return owners
 
     @property

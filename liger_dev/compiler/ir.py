@@ -101,7 +101,7 @@ class Graph:
     are axes' sizes as Python expressions over the arguments, `extents` those that they were traced with. An axis
     in `lengths` is as long as another one and so many elements more, one in `least` has to be so long. `picks` are what
     elements are picked by, each with the axis that it must not leave. Scalars `at_least_zero` mean something else below.
-    `specialised` axes were traced as numbers."""
+    `specialised` axes were traced as numbers. Autograd has a gradient, be it zero, for the inputs that are `reached`."""
 
     inputs: list[Input] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
@@ -115,6 +115,7 @@ class Graph:
     least: dict[str, int] = field(default_factory=dict)
     at_least_zero: list[str] = field(default_factory=list)
     specialised: set[str] = field(default_factory=set)
+    reached: set[str] = field(default_factory=set)
     _values: dict[tuple[Any, ...], Value] = field(default_factory=dict)
 
     def make(self, op: str, *args: Value, axes: Axes | None = None, dtype: str | None = None, **attrs: Any) -> Value:
@@ -272,6 +273,13 @@ class Graph:
         return self.const({"add": x + y, "sub": x - y, "mul": x * y, "div": x / y if y else math.nan}[op])
 
     # Reading
+
+    @property
+    def zero_gradients(self) -> list[str]:
+        """The inputs whose gradient is zero everywhere."""
+        names = dict.fromkeys(name for name, _ in self.gradients if name in self.reached)
+        moving = {name for (name, _), value in self.gradients.items() if value.op != "const"}
+        return [name for name in names if name not in moving]
 
     def walk(self, roots: Iterable[Value], stop: Iterable[Value] = ()) -> list[Value]:
         """All values that `roots` need, arguments first; not below the values in `stop`."""

@@ -1,13 +1,12 @@
 """One Launch in, the lines of a wrapper that start it out: settings, partial sums, the call, the final sums."""
 
 from liger_dev.compiler.host import Host
-from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Slice
 from liger_dev.compiler.layout import Layout
-from liger_dev.compiler.layout import read_axes
 from liger_dev.compiler.schedule import Accumulator
 from liger_dev.compiler.schedule import KernelSpec
 from liger_dev.compiler.schedule import Launch
+from liger_dev.compiler.schedule import strided
 from liger_dev.compiler.shapes import Shapes
 
 
@@ -145,9 +144,7 @@ def _settings(host: Host, spec: KernelSpec, stage: str) -> str:
     one_row = ", max_rows=1" if not spec.layout.rows and "max_rows" not in chosen else ""
     if not spec.looped:
         return f"row_settings(n_cols{one_row}{chosen})"
-    order = [axis for tensor in host.graph.inputs for axis in read_axes(tensor.dims)]
-    strided = order and spec.layout.rows and _last_axis(host.graph) in spec.layout.rows
-    return "column_settings(n_rows, n_cols)" if strided else f"loop_settings(n_cols{one_row})"
+    return "column_settings(n_rows, n_cols)" if strided(spec) else f"loop_settings(n_cols{one_row})"
 
 
 def _loaded(spec: KernelSpec) -> str:
@@ -160,12 +157,6 @@ def _loaded(spec: KernelSpec) -> str:
 def _columns_of_sums(spec: KernelSpec) -> int:
     """The sums over rows that a program keeps for each column."""
     return sum(1 for acc in spec.accumulators if acc.value.axes)
-
-
-def _last_axis(graph: Graph) -> str:
-    """The axis that lies together in memory in the largest tensor."""
-    largest = max([read_axes(i.dims) for i in graph.inputs] + [read_axes(o.dims) for o in graph.outputs], key=len)
-    return largest[-1] if largest else ""
 
 
 def _flag_value(flag: str) -> str:

@@ -237,8 +237,9 @@ def split_reductions(graph: Graph, value: Value, cols: frozenset[str], done: dic
         args = [split_reductions(graph, arg, cols, done) for arg in value.args]
         over = along(value) if value.op in ("sum", "max") else frozenset()
         if cols and over > cols and cols <= args[0].axes:
-            inner = graph.make(value.op, args[0], over=tuple(sorted(cols)))
-            done[value] = graph.make(value.op, inner, over=tuple(sorted(over - cols)))
+            others = {key: attr for key, attr in value.attrs if key != "over"}
+            inner = graph.make(value.op, args[0], over=tuple(sorted(cols)), **others)
+            done[value] = graph.make(value.op, inner, over=tuple(sorted(over - cols)), **others)
         elif tuple(args) == value.args:
             done[value] = value
         elif value.op == "sum":

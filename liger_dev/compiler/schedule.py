@@ -191,6 +191,13 @@ def _named(graph: Graph, value: Value) -> str:
     return graph.names[value]
 
 
+def strided(spec: KernelSpec) -> bool:
+    """Whether neighbours in memory are in different rows."""
+    tensors = [*(place.axes for place in spec.loads.values()), *(store.place.axes for store in spec.stores)]
+    largest = max(tensors, key=len, default=())
+    return bool(largest) and largest[-1] in spec.layout.rows
+
+
 def stores_tiles(spec: KernelSpec) -> bool:
     return any(spec.layout.kind(store.value) in ("tile", "col") for store in spec.stores)
 
@@ -290,7 +297,8 @@ def tile_launch(graph: Graph, spec: KernelSpec, loop_only: bool, long: bool) -> 
     scans = [v for v in graph.walk(roots, spec.loads) if v.op in SCANS and v not in spec.loads]
     if any(v.op == "cumprod" for v in scans) or len({v.attr("reverse") for v in scans}) > 1:
         return Launch(spec, ())  # scans in both directions need the whole row
-    loop_only = loop_only or not spec.layout.rows and not stores_tiles(spec)
+    # Totals take one program; rows side by side are taken many at once, which leaves room for a block of each only.
+    loop_only = loop_only or (not spec.layout.rows or strided(spec)) and not stores_tiles(spec)
     if spec.layout.flat or not (loop_only or long or scans):
         return Launch(spec, ())
     name = spec.name if loop_only else spec.name.replace("_kernel", "_looped_kernel")

@@ -50,8 +50,8 @@ def _wide(value: Any) -> Any:
 
 
 def verify(graph: Graph, reference: Reference, fn: Callable[..., Any]) -> None:
-    """Compares outputs and gradients of the graph with autograd's on random inputs: at the scalars' defaults, and with
-    each number negated and each flag turned, where the reference takes that and the graph is not for one value alone.
+    """Compares outputs and gradients of the graph with autograd's on random inputs, and notes which inputs autograd
+    reaches: at the scalars' defaults, and with each number negated and each flag turned, where the reference takes that and the graph is not for one value alone.
     Numbers that the reference takes for something else when they are negative are noted in the graph.
     Axes that were traced as numbers get other sizes.
 
@@ -137,6 +137,7 @@ def _verify_at(
         [d for _, d in differentiable],
         allow_unused=True,
     )
+    graph.reached.update(name for name, g in zip(names, found) if g is not None)
     gradients = {name: torch.zeros_like(tensors[name]) if g is None else g for name, g in zip(names, found)}
     known = {**tensors, **{f"d{o.name}": d for o, d in zip(graph.outputs, upstream) if d is not None}}
     expected = {f"{o.name}": out.detach() for o, out in zip(graph.outputs, outputs)}

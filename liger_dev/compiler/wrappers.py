@@ -256,6 +256,9 @@ def backward_lines(host: Host, gradients: Sequence[str], given: dict[str, str] |
         lines += [f"{name} = None" for name in host.absent(launch) if name not in host.backward_names]
         lines += launch_lines(host, launch, f"{lead}.device", "backward", shapes)
         layout = _layout_after(launch)
+    for name in graph.zero_gradients:
+        zeros = _empty_gradient(host, f"d{name}", shapes, lead)
+        lines.append(conditional(f"d{name} = {zeros}", f"NEEDS_D{name.upper()}"))
     own = {f"d{name}": f"d{owner}" for name, owner in host.owner.items()}
     lines.append(f"return {', '.join(own.get(name, 'None') for name in gradients)}")
     return lines

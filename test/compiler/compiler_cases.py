@@ -39,6 +39,10 @@ GOLDEN = (
     "reduced_mse_loss",
     "cumulative_sum",
     "embedding",
+    "ternary_weights",
+    "global_response_norm",
+    "alibi_softmax",
+    "attn_res",
 )
 CASES = (*GOLDEN, "gemma_rms_norm", "l2_norm", "log_softmax", "geglu", "geglu_erf", "relu_squared")
 ROWS = ("B", "T", "H")

@@ -136,3 +136,10 @@ def test_launches(body, shapes, forward, backward):
 )
 def test_launches_of_the_catalogue(name, forward, backward):
     assert scheduled_kernels(catalogue_graph(name)) == (forward, backward)
+
+
+def test_a_maximum_of_everything_keeps_nan_in_both_steps():
+    graph = op_graph(X, "return x / x.max()", x=("B", "H"))
+    launches = forward_launches(graph, partition(graph), "op")
+    largest = [value for launch in launches for s in specs_of(launch)[0].stores if (value := s.value).op == "max"]
+    assert len(largest) == 2 and all(value.attr("nan") for value in largest)

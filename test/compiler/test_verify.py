@@ -10,9 +10,13 @@ from compiler_cases import catalogue
 from compiler_cases import catalogue_graph
 from compiler_cases import graph_of
 from compiler_cases import op_graph
+from compiler_cases import written
 
+from liger_dev.compiler import scheduled
 from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ops import OPS
+from liger_dev.compiler.options import Options
+from liger_dev.compiler.wrappers import backward_lines
 from liger_dev.errors import Unsupported
 
 X = "x: torch.Tensor"
@@ -91,3 +95,13 @@ def test_gradients_that_are_zero_throughout_are_refused():
 @pytest.mark.parametrize("name", CASES)
 def test_the_catalogue_passes(name):
     assert catalogue_graph(name).gradients
+
+
+def test_inputs_that_autograd_reaches_without_a_gradient_get_zeros():
+    body = "return torch.sign(x) * w + torch.where(z > 0, w, v.detach())"
+    signature = ", ".join(f"{name}: torch.Tensor" for name in "xwzv")
+    graph = op_graph(signature, body, **dict.fromkeys("xwzv", ("B", "H")))
+    assert graph.zero_gradients == ["x"]
+    host = scheduled(written(signature, body, **dict.fromkeys("xwzv", ("B", "H"))), graph, Options())
+    lines = backward_lines(host, ["dx", "dw"])
+    assert "dx = torch.zeros_like(x) if needs_dx else None" in lines and lines[-1] == "return dx, dw"
