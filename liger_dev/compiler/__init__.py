@@ -29,6 +29,7 @@ from liger_dev.compiler.schedule import forward_launches
 from liger_dev.compiler.simplify import absorb_sums
 from liger_dev.compiler.simplify import simplify
 from liger_dev.compiler.small_sizes import least_taken
+from liger_dev.compiler.thresholds import find_thresholds
 from liger_dev.compiler.trace import load_function
 from liger_dev.compiler.trace import trace
 from liger_dev.compiler.variants import named_outputs
@@ -75,7 +76,7 @@ def differentiated(reference: Reference, fn: Callable[..., Any], source: Path, n
     graph = Graph()
 
     def lowered(absent: frozenset[str] = frozenset()) -> list[Output]:
-        return lower(graph, trace(fn, reference, source, absent, ROWS), reference)
+        return find_thresholds(graph, lower(graph, trace(fn, reference, source, absent, ROWS), reference))
 
     graph.outputs[:] = lowered()
     named_outputs(graph, names)

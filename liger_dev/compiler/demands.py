@@ -52,8 +52,9 @@ def limit_checks(graph: Graph) -> list[str]:
 
 def least_sizes(graph: Graph) -> dict[str, int]:
     """For each axis that elements are read from one by one, counted from an end, how many it must have."""
-    found: dict[str, int] = {}
-    for leaf in graph.walk(output.value for output in graph.outputs):
+    values = graph.walk(output.value for output in graph.outputs)
+    found = {axis: v.attr("k") for v in values if v.op == "kth_largest" for axis in v.attr("over")}
+    for leaf in values:
         for position, piece in leaf.attr("slices") if leaf.op == "input" else ():
             dim = graph.dims_of(leaf.attr("name"))[position]
             counted = not piece.after or piece.after == dim and piece.first < 0

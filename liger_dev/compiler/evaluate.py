@@ -75,6 +75,19 @@ def _one(
         case "argmax":
             (axis,) = value.attr("over")
             return args[0].argmax(order.index(axis), keepdim=True)
+        case "sort":
+            dim = order.index(value.attr("axis"))
+            return args[0].sort(dim, descending=True).values
+        case "kth_largest":
+            (axis,) = value.attr("over")
+            return (
+                args[0]
+                .sort(order.index(axis), descending=True)
+                .values.narrow(order.index(axis), value.attr("k") - 1, 1)
+            )
+        case "simplex_threshold":
+            (axis,) = value.attr("over")
+            return _simplex_threshold(args[0], order.index(axis), value.attr("total"))
         case "softmax" | "log_softmax":
             dims = [order.index(axis) for axis in value.attr("over")]
             shifted = args[0] - torch.logsumexp(args[0], dim=dims, keepdim=True)
@@ -92,6 +105,14 @@ def _one(
             function = OPS[value.op].evaluate
             assert function is not None, f"{value.op} can't be evaluated"
             return function(*args)  # type: ignore[no-any-return]
+
+
+def _simplex_threshold(x: torch.Tensor, dim: int, total: float) -> torch.Tensor:
+    ordered = x.sort(dim, descending=True).values
+    rank = torch.arange(1, x.shape[dim] + 1).reshape([-1 if i == dim else 1 for i in range(x.dim())])
+    thresholds = (ordered.cumsum(dim) - total) / rank
+    kept = (ordered > thresholds).sum(dim, keepdim=True)
+    return thresholds.gather(dim, (kept - 1).clamp(min=0))
 
 
 def _scalar(number: Any, order: list[str]) -> torch.Tensor:

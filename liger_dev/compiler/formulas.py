@@ -130,6 +130,10 @@ class _Speller:
             case "size":
                 sizes = value.attr("over")
                 return " * ".join(sizes), ATOM if len(sizes) == 1 else PRODUCT
+            case "kth_largest" | "simplex_threshold":
+                attrs = dict(value.attrs)
+                number = f"k={attrs['k']}" if "k" in attrs else f"total={attrs['total']:g}"
+                return f"{value.op}[{axes_text(value.attr('over'))}]({self.text(value.args[0])}, {number})", ATOM
             case "sum" | "max" | "argmax":
                 return f"{value.op}[{axes_text(value.attr('over'))}]({self.text(value.args[0])})", ATOM
             case "round":

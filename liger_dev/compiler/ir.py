@@ -246,7 +246,7 @@ class Graph:
                 return getattr(self, value.op)(*args)  # type: ignore[no-any-return]
             case "sum":
                 return self.sum(args[0], value.attr("over"))
-            case "max" | "min" | "argmax" | "logsumexp" | "cat":
+            case "max" | "min" | "argmax" | "kth_largest" | "simplex_threshold" | "logsumexp" | "cat":
                 return self.make(value.op, *args, dtype=value.dtype, **dict(value.attrs))
         axes: Axes = frozenset().union(*(arg.axes for arg in args)) if args else value.axes
         return self.make(value.op, *args, axes=axes, dtype=value.dtype, **dict(value.attrs))

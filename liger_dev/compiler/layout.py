@@ -12,7 +12,9 @@ from liger_dev.compiler.ir import Value
 from liger_dev.compiler.moves import related
 from liger_dev.errors import Unsupported
 
-REDUCTIONS = ("sum", "max", "min", "argmax")
+REDUCTIONS = ("sum", "max", "min", "argmax", "kth_largest", "simplex_threshold")
+# Those that no pass over blocks of a row gives.
+WHOLE_ROW = ("kth_largest", "simplex_threshold")
 SCANS = ("cumsum", "cumprod")
 
 

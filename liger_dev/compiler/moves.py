@@ -137,6 +137,8 @@ class _Mover:
                 return self.index()
             case "cumsum" | "cumprod" if value.attr("axis") == self.axis:
                 return self.scan(value)
+            case "sort" if value.attr("axis") == self.axis:
+                raise self.refuse(value, "a sorted row")
             case "softmax" | "log_softmax" if self.axis in value.attr("over"):
                 return self.share(value)
             case "cat" if self.axis in value.attr("into"):

@@ -15,6 +15,8 @@ _BY_OP = {
     "relu": "positive",
     "max": "row_max",
     "argmax": "position",
+    "kth_largest": "threshold",
+    "simplex_threshold": "threshold",
     "where": "selected",
     "add": "shifted",
     "sub": "difference",

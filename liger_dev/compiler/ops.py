@@ -128,6 +128,23 @@ def _cumprod(g: "Graph", v: "Value", d: "Value") -> list["Value | None"]:
     return [g.where(first, back(g.mul(d, without)), g.where(zero, g.const(0.0), share))]
 
 
+def _kth_largest(g: "Graph", v: "Value", d: "Value") -> list["Value | None"]:
+    """The gradient belongs to one element; of equal ones, to that which a stable sort puts there."""
+    x, (axis,) = v.args[0], v.attr("over")
+    zero, one = g.const(0.0), g.const(1.0)
+    equal, larger = g.make("eq", x, v), g.sum(g.where(g.make("gt", x, v), one, zero), [axis])
+    nth = g.make("cumsum", g.where(equal, one, zero), axis=axis, reverse=False)
+    own = g.make("and", equal, g.make("eq", nth, g.sub(g.const(float(v.attr("k"))), larger)))
+    return [g.where(own, d, zero)]
+
+
+def _simplex_threshold(g: "Graph", v: "Value", d: "Value") -> list["Value | None"]:
+    """The elements above the threshold share the gradient."""
+    above = g.make("gt", v.args[0], v)
+    count = g.sum(g.where(above, g.const(1.0), g.const(0.0)), v.attr("over"))
+    return [g.where(above, g.div(d, count), g.const(0.0))]
+
+
 def _softmax(g: "Graph", v: "Value", d: "Value") -> list["Value | None"]:
     over = v.attr("over")
     return [g.mul(v, g.sub(d, g.sum(g.mul(d, v), over)))]
@@ -238,6 +255,11 @@ OPS: dict[str, Op] = {
     # The running sum along `axis`, from its end if `reverse`.
     "cumsum": Op(1, "", "cumsum({0})", ATOM, None, _cumsum, "float", False, True),
     "cumprod": Op(1, "", "cumprod({0})", ATOM, None, _cumprod, "float", False, True),
+    # Rows in falling order; a graph that is scheduled has none.
+    "sort": Op(1, "", "sort({0})", ATOM, None, None, "float", False, True),
+    "kth_largest": Op(1, "", "kth_largest({0})", ATOM, None, _kth_largest, "float", True),
+    # The number that a row exceeds by `total`: sum(max(x - threshold, 0)) = total.
+    "simplex_threshold": Op(1, "", "simplex_threshold({0})", ATOM, None, _simplex_threshold, "float", True, True),
     "softmax": Op(1, "", "softmax({0})", ATOM, None, _softmax, "float", False, True),
     "log_softmax": Op(1, "", "log_softmax({0})", ATOM, None, _log_softmax, "float", False, True),
     "logsumexp": reduction("logsumexp", _logsumexp),

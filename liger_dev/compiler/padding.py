@@ -53,7 +53,7 @@ class Lanes:
             return FINITE if lanes[0] in (0.0, FINITE) else UNKNOWN
         if value.op == "fixed":
             return lanes[0] if lanes[0] in (0.0, FINITE) else UNKNOWN
-        if value.op == "argmax":
+        if value.op in ("argmax", "kth_largest", "simplex_threshold"):
             return FINITE
         if value.op in ("sum", "max", "min"):
             return 0.0 if lanes[0] == 0.0 else FINITE if lanes[0] in (FINITE, -math.inf) else UNKNOWN

@@ -95,12 +95,48 @@ def _position(sign: int) -> Row:
     return row
 
 
-def _topk(
-    state: Lowering, x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
-) -> tuple[Term, Term]:
+def _sorted(state: Lowering, t: Term, dim: int, descending: bool) -> Value:
+    """The elements along a dimension in falling order, or in rising order the negatives of the negatives."""
+    g, axis = state.graph, _one_axis(state, t, dim)
+    if axis not in t.value.axes:
+        return t.value
+    operand = as_float(g, t.value)
+    ordered = g.make("sort", operand if descending else g.neg(operand), axis=axis)
+    return ordered if descending else g.neg(ordered)
+
+
+def _sort(state: Lowering, x: Any, dim: int = -1, descending: bool = False, **_: Any) -> tuple[Term, None]:
+    t = state.term(x)
+    return _part(state, 0, _sorted(state, t, dim, descending), t, t.dims), None
+
+
+def _stable_sort(state: Lowering, x: Any, stable: Any = None, dim: int = -1, descending: bool = False) -> Any:
+    return _sort(state, x, dim, descending)
+
+
+def _several(state: Lowering, x: Any, k: int, dim: int, largest: bool) -> tuple[Term, None]:
+    """The k largest elements, as positions of the sorted row."""
+    t, g = state.term(x), state.graph
+    axis, position = _one_axis(state, t, dim), dim % len(t.dims)
+    own = state.new_axis(f"top_{k}", k, str(k))
+    index = g.make("index", axes=frozenset({own}), dtype="int", axis=own)
+    chosen = g.make("eq", g.make("index", axes=frozenset({axis}), dtype="int", axis=axis), index)
+    value = g.sum(g.where(chosen, _sorted(state, t, dim, largest), g.const(0.0)), [axis])
+    return _part(state, 0, value, t, (*t.dims[:position], (own,), *t.dims[position + 1 :])), None
+
+
+def _kth(state: Lowering, x: Any, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Term, None]:
+    """The k-th smallest element."""
+    t, g = state.term(x), state.graph
+    _, dims = over_dims(t, dim, keepdim)
+    operand = g.neg(as_float(g, t.value))
+    return _part(state, 0, g.neg(g.make("kth_largest", operand, over=(_one_axis(state, t, dim),), k=k)), t, dims), None
+
+
+def _topk(state: Lowering, x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     if k != 1:
-        raise state.refuse("it takes more than the largest element", "take them one by one, or write it with sort")
-    return _with_index(1 if largest else -1)(state, x, dim, True)  # type: ignore[no-any-return]
+        return _several(state, x, k, dim, largest)
+    return _with_index(1 if largest else -1)(state, x, dim, True)
 
 
 # Of two results
@@ -112,7 +148,10 @@ def _part(state: Lowering, position: int, value: Value, t: Term, dims: Dims) -> 
 
 
 def _item(state: Lowering, several: Any, position: int) -> Any:
-    return state.terms[several][position]
+    found = state.terms[several][position]
+    if found is None and state.node.users:
+        raise state.refuse(f"the indices of {several.target} are used", "take its values only")
+    return found
 
 
 def _refused(reason: str) -> Row:
@@ -278,6 +317,9 @@ REDUCTIONS: dict[str, Row] = {
     "aten.argmax.default": _position(1),
     "aten.argmin.default": _position(-1),
     "aten.topk.default": _topk,
+    "aten.sort.default": _sort,
+    "aten.sort.stable": _stable_sort,
+    "aten.kthvalue.default": _kth,
     "aten.prod.default": _refused("a product over elements has no stable gradient; write it with log and exp"),
     "aten.prod.dim_int": _refused("a product over elements has no stable gradient; write it with log and exp"),
 }

@@ -11,6 +11,7 @@ from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Slices
 from liger_dev.compiler.ir import Value
 from liger_dev.compiler.layout import SCANS
+from liger_dev.compiler.layout import WHOLE_ROW
 from liger_dev.compiler.layout import Layout
 from liger_dev.compiler.layout import along
 from liger_dev.compiler.layout import choose_layout
@@ -294,7 +295,10 @@ def tile_spec(
 
 def tile_launch(graph: Graph, spec: KernelSpec, loop_only: bool, long: bool) -> Launch:
     roots = [*(s.value for s in spec.stores), *(a.operand for a in spec.accumulators)]
-    scans = [v for v in graph.walk(roots, spec.loads) if v.op in SCANS and v not in spec.loads]
+    values = [v for v in graph.walk(roots, spec.loads) if v not in spec.loads]
+    if any(v.op in WHOLE_ROW for v in values):
+        return Launch(spec, ())
+    scans = [v for v in values if v.op in SCANS]
     if any(v.op == "cumprod" for v in scans) or len({v.attr("reverse") for v in scans}) > 1:
         return Launch(spec, ())  # scans in both directions need the whole row
     # Totals take one program; rows side by side are taken many at once, which leaves room for a block of each only.

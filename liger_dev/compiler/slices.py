@@ -13,6 +13,7 @@ from liger_dev.compiler.ir import Output
 from liger_dev.compiler.ir import Slice
 from liger_dev.compiler.ir import Slices
 from liger_dev.compiler.ir import Value
+from liger_dev.compiler.layout import WHOLE_ROW
 from liger_dev.compiler.moves import overlap
 from liger_dev.errors import Unsupported
 
@@ -55,11 +56,21 @@ class Slicer:
                 raise Unsupported(
                     "a slice of a running sum or product", g.lines.get(value, ""), "slice its input instead"
                 )
+            case "sort" if axis == value.attr("axis"):
+                return self._of_sorted(value, axis, piece)
             case "softmax" | "log_softmax" if axis in value.attr("over"):
                 lse = g.make("logsumexp", value.args[0], over=value.attr("over"))
                 share = g.sub(self.take(value.args[0], axis, piece), lse)
                 return g.make("exp", share) if value.op == "softmax" else share
         return g.rebuild(value, (self.take(arg, axis, piece) for arg in value.args))
+
+    def _of_sorted(self, value: Value, axis: str, piece: Slice) -> Value:
+        g = self.graph
+        if piece.axes or set(piece.after) - {axis}:
+            raise Unsupported("several elements of a sorted row", g.lines.get(value, ""), "take one")
+        index = g.make("index", axes=frozenset({axis}), dtype="int", axis=axis)
+        at = g.add(g.size([axis]), g.const(piece.first)) if piece.after else g.const(piece.first)
+        return g.sum(g.where(g.make("eq", index, at), value, g.const(0.0)), [axis])
 
     def _leaf(self, value: Value, axis: str, piece: Slice) -> Value:
         position = self.dim_of(value, axis)
@@ -125,8 +136,10 @@ def _lift(graph: Graph, slicer: Slicer, value: Value, args: list[Value]) -> Valu
     if not cats:
         return value if tuple(args) == value.args else graph.rebuild(value, args)
     into, pieces = cats[0].attr("into"), cats[0].attr("slices")
-    if value.op == "argmax" and set(value.attr("over")) & set(into):
-        raise Unsupported("argmax over a concatenation", graph.lines.get(value, ""), "reduce its pieces")
+    if value.op in ("argmax", *WHOLE_ROW) and set(value.attr("over")) & set(into):
+        raise Unsupported(f"{value.op} over a concatenation", graph.lines.get(value, ""), "reduce its pieces")
+    if value.op == "sort" and value.attr("axis") in into:
+        raise Unsupported("a sorted concatenation", graph.lines.get(value, ""))
     if value.op in ("cumsum", "cumprod") and value.attr("axis") in into:
         raise Unsupported("a running sum or product over a concatenation", graph.lines.get(value, ""))
     parts = []

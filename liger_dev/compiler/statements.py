@@ -11,6 +11,7 @@ from liger_dev.compiler.ir import Value
 from liger_dev.compiler.ir import is_const
 from liger_dev.compiler.layout import REDUCTIONS
 from liger_dev.compiler.layout import SCANS
+from liger_dev.compiler.layout import WHOLE_ROW
 from liger_dev.compiler.layout import address
 from liger_dev.compiler.layout import along
 from liger_dev.compiler.moves import bounds
@@ -22,6 +23,8 @@ from liger_dev.compiler.padding import Lanes
 from liger_dev.compiler.schedule import KernelSpec
 from liger_dev.compiler.schedule import Place
 from liger_dev.compiler.schedule import Store
+from liger_dev.compiler.searches import kth_largest
+from liger_dev.compiler.searches import simplex_threshold
 from liger_dev.compiler.spelling import Speller
 from liger_dev.errors import Unsupported
 
@@ -42,7 +45,16 @@ _RESERVED = {
     "n_elements",
     "tl",
 }
-FILL = {"max": -math.inf, "argmax": -math.inf, "min": math.inf, "sum": 0.0, "cumsum": 0.0, "cumprod": 1.0}
+FILL = {
+    "max": -math.inf,
+    "argmax": -math.inf,
+    "kth_largest": -math.inf,
+    "simplex_threshold": -math.inf,
+    "min": math.inf,
+    "sum": 0.0,
+    "cumsum": 0.0,
+    "cumprod": 1.0,
+}
 _MASKS = {"tile": "mask", "row": "row_mask", "col": "col_mask"}
 
 
@@ -203,6 +215,7 @@ class Statements:
         named: set[Value] = set()
         duplicated = {arg for v in self.values for arg in v.args if OPS[v.op].triton.count("{0}") > 1}
         scanned = {v.args[0] for v in self.values if self.spec.looped and v.op in SCANS and v not in self.spec.loads}
+        searched = {v.args[0] for v in self.values if v.op in WHOLE_ROW and v not in self.spec.loads}
         hoisted = {arg for v in self.values for arg in v.args if self.kind(v) == "tile" and self.kind(arg) == "row"}
         for value in self.values:
             if value in self.spec.loads or not value.args:
@@ -223,6 +236,8 @@ class Statements:
                 or (self.spec.looped and value.op in (*REDUCTIONS, *SCANS))
                 or value in scanned
                 or (self.spec.persistent and value.op in REDUCTIONS and value in hoisted)
+                or value.op in WHOLE_ROW
+                or value in searched
             ):
                 named.add(value)
             sizes[value] = size
@@ -301,11 +316,22 @@ class Statements:
             return
         for arg in value.args:
             self.bind(arg)
-        if value in self.named:
+        if value.op in WHOLE_ROW:
+            self._search(value)
+        elif value in self.named:
             text = self.speller.text(value)
             if value in self.lanes.masked:
                 text = f"tl.where(mask, {text}, 0.0)"
             self._assign(value, text, self.block.body)
+
+    def _search(self, value: Value) -> None:
+        """The statements that find a number of each row that no single reduction gives."""
+        name, row = self.name_of(value), self.padded(value)
+        self.speller.bound[value] = name
+        if value.op == "kth_largest":
+            self.block.body += kth_largest(name, row, value.attr("k"))
+        else:
+            self.block.body += simplex_threshold(name, row, value.attr("total"))
 
     def _assign(self, value: Value, text: str, block: list[str]) -> None:
         name = self.name_of(value)

@@ -5,6 +5,7 @@ import math
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -60,6 +61,10 @@ def verify(graph: Graph, reference: Reference, fn: Callable[..., Any]) -> None:
     """
     usual = {s.name: 0.7182818 if s.default is None and s.type == "float" else s.default for s in reference.scalars}
     _verify_at(graph, reference, fn, usual, "")
+    try:
+        _verify_at(_twice_as_large(graph, reference, usual), reference, fn, usual, " at other sizes")
+    except (ValueError, RuntimeError, ZeroDivisionError):
+        pass  # the reference itself refuses them
     for scalar in reference.scalars:
         value = usual[scalar.name]
         if isinstance(value, bool | float) and not scalar.choices:
@@ -92,6 +97,19 @@ def _verify_resized(graph: Graph, reference: Reference, fn: Callable[..., Any], 
     except Unsupported as error:
         todo = f"leave the size of {axes} inside of tensor operations: no int(), float() or math function of it"
         raise Unsupported(error.what, error.where, todo) from error
+
+
+def _twice_as_large(graph: Graph, reference: Reference, scalars: dict[str, Any]) -> Graph:
+    """The graph with all axes of the reference twice as long: a trace may have taken a size for a number."""
+    axes = {axis for tensor in reference.tensors for axis in tensor.shape if isinstance(axis, str)}
+    known = {axis: n for axis, n in graph.extents.items() if axis in graph.sizes}
+    shapes = {}
+    for tensor in reference.tensors:
+        own = [math.prod(known.get(axis, 1) for axis in dim) for dim in graph.dims_of(tensor.name)]
+        named = [axis in axes for axis in tensor.shape]
+        shapes[tensor.name] = SimpleNamespace(shape=tuple(2 * n if twice else n for n, twice in zip(own, named)))
+    extents = {axis: eval(graph.sizes[axis], {"max": max, "__builtins__": {}}, {**shapes, **scalars}) for axis in known}
+    return replace(graph, extents={**graph.extents, **extents})
 
 
 def counts(graph: Graph, reference: Reference, fn: Callable[..., Any]) -> dict[str, bool]:

@@ -43,6 +43,7 @@ GOLDEN = (
     "global_response_norm",
     "alibi_softmax",
     "attn_res",
+    "sparsemax",
 )
 CASES = (*GOLDEN, "gemma_rms_norm", "l2_norm", "log_softmax", "geglu", "geglu_erf", "relu_squared")
 ROWS = ("B", "T", "H")
