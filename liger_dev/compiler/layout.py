@@ -213,9 +213,10 @@ def choose_layout(
     Columns are the axes that its reductions go over; without reductions the last axis, or everything (flat) when all
     tensors lie alike.
     """
-    roots, stop = list(roots), set(stop)
+    roots, stop, tensors = list(roots), set(stop), list(tensors)
     values = graph.walk(roots, stop)
-    axes: Axes = frozenset().union(*(v.axes for v in values))
+    # A tensor may have axes that its values are the same along.
+    axes: Axes = frozenset().union(*(v.axes for v in values), *tensors)
     order = memory_order(graph, axes)
     reduced = [along(v) for v in values if along(v) and v not in stop]
     alike = all(tensor in ((), order) for tensor in tensors) and not any(_leaves_axis(v) for v in values)

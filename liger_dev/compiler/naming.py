@@ -14,6 +14,7 @@ _BY_OP = {
     "sigmoid": "sigmoid",
     "relu": "positive",
     "max": "row_max",
+    "logaddexp": "log_total",
     "argmax": "position",
     "kth_largest": "threshold",
     "simplex_threshold": "threshold",

@@ -88,8 +88,10 @@ def overlays(state: Lowering, terms: list[Term], position: int) -> bool:
     """Whether a concatenation is a tensor and a known number of elements beside it: a shift, written with cat."""
     axes = [t.dims[position] for t in terms]
     moving = [dim for dim in axes if not _is_static(state, dim)]
+    differ = [t for t, dim in zip(terms, axes) if _is_static(state, dim) and t.value.axes & set(dim)]
     return (
         len(moving) == 1
+        and not differ
         and any(_is_static(state, dim) for dim in axes)
         and (moving[0][0] in state.graph.lengths or any(t.value.op == "const" for t in terms))
     )

@@ -83,6 +83,9 @@ def _counted(state: Lowering, t: Term, position: int, start: int, end: int | Non
     """A slice whose borders are numbers, counted from either end: a number of elements, or all but a number of them."""
     axis = t.dims[position][0]
     extent = state.hints[axis]
+    piece = _piece_of(state, t.value, axis, low, high)
+    if piece is not None:
+        return replaced(t, position, piece.axes[0], state.slicer.take(t.value, axis, piece))
     from_start, to_end = start >= 0, end is None or end < 0 or end >= extent
     if state.graph.sizes[axis].isdigit() or from_start != to_end:
         if high - low == 1:
@@ -95,6 +98,17 @@ def _counted(state: Lowering, t: Term, position: int, start: int, end: int | Non
     elif from_start:
         return shortened(state, t, position, low, extent - high)
     return _sliced(state, t, position, low, high - low, 1)
+
+
+def _piece_of(state: Lowering, value: Value, axis: str, low: int, high: int) -> Slice | None:
+    """The piece of a concatenation along an axis that a slice takes, if it takes one."""
+    for cat in state.graph.walk([value]):
+        pieces: tuple[Slice, ...] = cat.attr("slices") if cat.op == "cat" and cat.attr("into") == (axis,) else ()
+        for piece in pieces:
+            start = piece.first + sum(state.hints[other] for other in piece.after)
+            if len(piece.axes) == 1 and (start, start + state.hints[piece.axes[0]], 1) == (low, high, piece.step):
+                return piece
+    return None
 
 
 def _bound(state: Lowering, given: Any, default: int, extent: int) -> int:
@@ -212,6 +226,25 @@ def _permute(state: Lowering, x: Any, order: Any) -> Term:
     return Term(t.value, tuple(t.dims[i] for i in order), t.dtype_of)
 
 
+def _einsum(state: Lowering, equation: str, operands: Any) -> Term:
+    """A product of tensors that is summed over letters, as long as one tensor has them all."""
+    inputs, _, out = equation.replace(" ", "").partition("->")
+    terms, specs = [state.term(operand) for operand in operands], inputs.split(",")
+    if "." in equation or not any(set("".join(specs)) <= set(spec) for spec in specs):
+        raise state.refuse("it multiplies matrices", "take it out of the operation, or write it with * and sum")
+    dims: dict[str, tuple[str, ...]] = {}
+    for spec, t in zip(specs, terms):
+        for letter, dim in zip(spec, t.dims):
+            dims[letter] = dims.get(letter) or dim
+            if dim and dims[letter] != dim:
+                raise state.refuse(f"axes {' '.join(dims[letter])} and {' '.join(dim)} meet in one dimension")
+    value = terms[0].value
+    for t in terms[1:]:
+        value = state.graph.mul(value, t.value)
+    gone = {axis for letter, dim in dims.items() if letter not in out for axis in dim}
+    return result(state, state.graph.sum(value, gone), terms, tuple(dims[letter] for letter in out))
+
+
 def _transpose(state: Lowering, x: Any, a: int, b: int) -> Term:
     rank = len(state.term(x).dims)
     order = list(range(rank))
@@ -293,6 +326,7 @@ SHAPES: dict[str, Row] = {
     "aten.chunk.default": _split,
     "aten.unbind.int": _unbind,
     "aten.glu.default": _glu,
+    "aten.einsum.default": _einsum,
     "aten.cat.default": _cat,
     "aten.concat.default": _cat,
     "aten.stack.default": _stack,

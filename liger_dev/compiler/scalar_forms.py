@@ -10,8 +10,10 @@ from liger_dev.compiler.ir import Value
 # Tags carry 12 digits that occur nowhere else; a number that a person writes has few.
 _MATCH, _DIGITS = 1e-11, 6
 # Numbers of many digits that formulas hold beside scalars, and their inverses.
-_ROOTS = (math.sqrt(2.0), math.sqrt(math.pi), math.sqrt(2.0 * math.pi), math.sqrt(2.0 / math.pi), math.pi, math.e)
-_ROOTS += (math.log(2.0), math.log(10.0))
+_ROOTS = (
+    *(math.sqrt(number) for number in (2.0, math.pi, 2.0 * math.pi, 2.0 / math.pi)),
+    *(math.pi, math.e, math.log(2.0), math.log(10.0)),
+)
 
 
 def scalar_form(graph: Graph, number: float, tags: Mapping[str, float]) -> Value | None:

@@ -230,6 +230,7 @@ class Statements:
                 value in self.names
                 or self.uses[value] > 1
                 or value in duplicated
+                or value.op == "logaddexp"
                 or value in self.lanes.masked
                 or (value in hoisted and size > 1)
                 or size > _INLINE

@@ -5,8 +5,6 @@ import ast
 from dataclasses import replace
 from typing import Any
 
-import torch
-
 from liger_dev.errors import BadInput
 from liger_dev.loading.operation import Bound
 from liger_dev.loading.operation import Operation
@@ -48,7 +46,7 @@ def detached(operation: Operation, names: tuple[str, ...]) -> Operation:
     return replace(operation, bind=bind, assumptions=(*operation.assumptions, note))
 
 
-def _detach(x: torch.Tensor | None) -> torch.Tensor | None:
+def _detach(x: Any) -> Any:
     return None if x is None else x.detach()
 
 

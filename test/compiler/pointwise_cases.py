@@ -249,6 +249,7 @@ x * x.std(-1, keepdim=True)
 x * x.var(-1, unbiased=False, keepdim=True)
 x - x.logsumexp(-1, keepdim=True)
 x / x.shape[-1] ** 0.5 * z.shape[0] ** 2
+torch.einsum("bh,h->b", x, w)[:, None] * z
 torch.logsumexp(torch.stack((x, z)), 0) * w
 torch.cat((x, z), -1).softmax(-1)
 torch.cat((x, z), -1).log_softmax(-1)
@@ -314,6 +315,7 @@ x * F.pad(x * (x * x).mean(-1, keepdim=True), (0, 0, 1, 0))[:-1]
 """
 
 WHOLE = """
+(x * w).sum()
 F.mse_loss(x, z)
 F.l1_loss(x, z, reduction="sum")
 F.binary_cross_entropy_with_logits(x, z)

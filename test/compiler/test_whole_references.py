@@ -60,13 +60,23 @@ def normalised(x, weight):
 def two_norms(q, k, weight):
     return normalised(q, weight), normalised(k, weight)
 """,
-    # A sink beside the scores: a slice of a softmax over a concatenation.
-    "two_scores": """
-SHAPES = {"a": ("B", "S"), "b": ("B", "T")}
+    # A slice of a softmax over a concatenation.
+    "sink": """
+SHAPES = {"scores": ("B", "H", "S"), "sinks": ("H",)}
 
 
-def two_scores(a, b):
-    return torch.cat((a, b), -1).softmax(-1)[:, : a.shape[-1]]
+def sink(scores, sinks):
+    joined = torch.cat((scores, sinks[None, :, None].expand(scores.shape[0], -1, 1)), -1)
+    shifted = joined - joined.max(-1, keepdim=True).values
+    return shifted.softmax(-1)[..., :-1]
+""",
+    # Heads of two kinds share a weight, whose gradient is the sum of both.
+    "shared_weight": """
+SHAPES = {"q": ("B", "N", "D"), "k": ("B", "G", "D"), "weight": ("D",)}
+
+
+def shared_weight(q, k, weight):
+    return F.normalize(q, dim=-1) * weight, F.normalize(k, dim=-1) * weight
 """,
     # torch has no gradient for the weight of positives.
     "weighted_bce": """
