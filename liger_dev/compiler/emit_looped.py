@@ -56,7 +56,8 @@ class LoopedRows(Statements):
         earlier, later = ({v for p in passes for v in p.loads} for passes in (before, after))
         self.evictions = {v: "evict_last" if v in later else "evict_first" for v in tiles if v in earlier | later}
         self.last_use = bool(tiles) and not later.intersection(tiles) and bool(earlier.intersection(tiles))
-        self.backwards = len(before) % 2 == 1 and bool(earlier.intersection(tiles))
+        ordered = any(v.op in (*SCANS, "argmax") for v in (*one.needs, *one.reductions))
+        self.backwards = len(before) % 2 == 1 and bool(earlier.intersection(tiles)) and not ordered
 
     def _drain(self) -> list[str]:
         """The statements gathered so far; a new block begins, and addresses are made anew in it."""
@@ -71,7 +72,7 @@ class LoopedRows(Statements):
         starts = [line for value in one.reductions for line in self._start(value)]
         starts += [f"{self.name_of(peak)} = {_zeros('max')}" for peak, _ in one.online]
         starts += [f"{self.name_of(total)} = {_zeros('sum')}" for _, total in one.online]
-        scans = [v for v in self.values if v in one.needs and v.op in SCANS]
+        scans = [v for v in self.values if v in one.needs and v.op in SCANS and v not in self.spec.loads]
         starts += [f"{self._carry(value)} = {_zeros(value.op)}" for value in scans]
         self.plain = False
         for value in self.spec.loads:
