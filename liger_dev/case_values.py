@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from dataclasses import field
 from typing import Any
 
+from liger_dev.axes import named
+from liger_dev.axes import part_of
 from liger_dev.choices import settings
 from liger_dev.literals import literal
 from liger_dev.profile import KernelProfile
@@ -157,11 +159,14 @@ def _names(names: list[str]) -> str:
 def _columns(reference: Reference, batch: Batch) -> str:
     """The name that tests give the last axis of the first tensor; empty if its size is fixed."""
     last = reference.tensors[0].shape[-1:]
-    return _axis(last[0]) if last and isinstance(last[0], str) and last[0] not in batch else ""
+    return _axis(last[0]) if last and last[0] in named(reference.tensors) and last[0] not in batch else ""
 
 
 def _axis(name: str | int) -> str:
     """An axis as an argument's name: linters take I, O and l for digits."""
+    part = part_of(name)
+    if part:
+        return f"{_axis(part[0])} // {part[1]}"
     return f"n_{name}" if name in ("I", "O", "l", "dtype", "batch") else str(name)
 
 
@@ -194,8 +199,8 @@ def _rounded(size: int, multiple: int) -> int:
 
 def _other_sizes(reference: Reference, batch: Batch, columns: str, demands: SizeDemands) -> dict[str, int]:
     """The sizes of all axes but rows and columns."""
-    named = [axis for tensor in reference.tensors for axis in tensor.shape if isinstance(axis, str)]
-    others = [axis for axis in dict.fromkeys(map(_axis, named)) if axis not in {*map(_axis, batch), columns}]
+    axes = named(reference.tensors)
+    others = [axis for axis in dict.fromkeys(map(_axis, axes)) if axis not in {*map(_axis, batch), columns}]
     return {
         axis: _rounded(demands.reaching(axis, _OTHER_AXES[i % len(_OTHER_AXES)]), demands.multiple(axis))
         for i, axis in enumerate(others)

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from liger_dev.axes import named
 from liger_dev.errors import ProfileRefused
 from liger_dev.profile import KernelProfile
 
@@ -157,7 +158,7 @@ def _learnable(derived: KernelProfile, edited: KernelProfile) -> dict[str, Any]:
 
 def _check_benchmark(profile: KernelProfile) -> None:
     """A benchmark must know the size of every axis, and have a provider to measure that exists."""
-    axes = {axis for tensor in profile.forward_inputs for axis in tensor.shape if isinstance(axis, str)}
+    axes = set(named(profile.forward_inputs))
     if profile.benchmark_variable not in axes:
         raise ProfileRefused(
             f"benchmark_variable {profile.benchmark_variable} is no axis of an input",

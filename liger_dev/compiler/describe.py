@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from liger_dev.axes import named
 from liger_dev.compiler.formulas import formula
 from liger_dev.compiler.formulas import gradient_roots
 from liger_dev.compiler.host import Host
@@ -133,7 +134,7 @@ def _module(host: Host) -> dict[str, Any]:
 
 
 def _benchmark(host: Host) -> dict[str, Any]:
-    axes = dict.fromkeys(a for t in host.reference.tensors for a in t.shape if isinstance(a, str))
+    axes = named(host.reference.tensors)
     largest = max(host.reference.tensors, key=lambda t: len([a for a in t.shape if isinstance(a, str)]))
     variable = [a for a in largest.shape if isinstance(a, str)][-1]
     _, label, sizes = _AXES.get(variable, ("", f"size of {variable}", [1024, 2048, 4096, 8192, 16384]))

@@ -4,6 +4,9 @@ from typing import Any
 
 import torch
 
+from liger_dev.axes import extent
+from liger_dev.axes import identifier
+from liger_dev.axes import part_of
 from liger_dev.compiler.ir import Dims
 from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Input
@@ -71,6 +74,8 @@ def _start(graph: Graph, traced: Traced, reference: Reference, parts: dict[str, 
     if not graph.sizes:
         graph.sizes.update(_axis_expressions(reference))
     state.hints.update({axis: traced.sizes[axis] for axis in graph.sizes if axis in traced.sizes})
+    parts_of = {identifier(str(axis)): axis for tensor in reference.tensors for axis in tensor.shape if part_of(axis)}
+    state.hints.update({name: extent(axis, traced.sizes) for name, axis in parts_of.items()})
     state.hints.update({axis: int(size) for axis, size in graph.sizes.items() if size.isdigit()})
     state.slicer = Slicer(graph, lambda value, axis: _position(state, value, axis))
     return state
@@ -141,8 +146,13 @@ def _axis_expressions(reference: Reference) -> dict[str, str]:
         rank = len(tensor.shape)
         for i, axis in enumerate(tensor.shape):
             name = axis if isinstance(axis, str) else f"{tensor.name}_{i}"
-            if axis != 1 and name not in sizes:
+            if axis != 1 and name not in sizes and not part_of(axis):
                 sizes[name] = f"{tensor.name}.shape[{i - rank}]" if isinstance(axis, str) else str(axis)
+    for axis in (axis for tensor in required for axis in tensor.shape):
+        if part := part_of(axis):
+            if part[0] not in sizes:
+                raise Unsupported(f"no tensor has the axis {part[0]} that {axis} is a part of", reference.name)
+            sizes[identifier(str(axis))] = f"{sizes[part[0]]} // {part[1]}"
     return sizes
 
 
@@ -201,7 +211,7 @@ def _input_dims(state: Lowering, node: Any, tensor: Tensor) -> Dims:
         if axis == 1:
             dims.append(())
             continue
-        name = axis if isinstance(axis, str) else f"{tensor.name}_{i}"
+        name = identifier(axis) if isinstance(axis, str) else f"{tensor.name}_{i}"
         dims.append(state.parts.get(name, (name,)))
     axes = axes_of(tuple(dims))
     if len(set(axes)) != len(axes):

@@ -101,6 +101,8 @@ class Lowering:
         if known:
             return known
         total, size = self.hints[axis], self.graph.sizes[axis]
+        if length == 0:
+            raise self.refuse(f"an empty part of {axis}")
         if total % length == 0:
             return self.new_axis(f"{axis}_{total // length}", length, f"{size} // {total // length}")
         rest = next((name for name, extent in self.hints.items() if extent == total - length), "")

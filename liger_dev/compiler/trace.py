@@ -18,6 +18,9 @@ from typing import Any
 
 import torch
 
+from liger_dev.axes import extent
+from liger_dev.axes import multiples
+from liger_dev.axes import named
 from liger_dev.compiler.decompose import decompose
 from liger_dev.errors import Unsupported
 from liger_dev.records import Reference
@@ -65,12 +68,13 @@ def load_function(reference: Reference, folder: Path) -> Callable[..., Any]:
 
 def axis_sizes(reference: Reference) -> dict[str, int]:
     """A size for each named axis of the reference's tensors."""
-    axes = dict.fromkeys(axis for tensor in reference.tensors for axis in tensor.shape if isinstance(axis, str))
+    axes = named(reference.tensors)
     if len(axes) > _AXES:
         raise Unsupported(f"the reference has {len(axes)} axes, more than {_AXES}", reference.name)
     numbers = {node.value for node in ast.walk(ast.parse(reference.text)) if isinstance(node, ast.Constant)}
     free = [size for size in _SIZES if size not in numbers] + [size for size in _SIZES if size in numbers]
-    return dict(zip(axes, free))
+    parts = multiples(reference.tensors)
+    return {axis: math.lcm(size, parts.get(axis, 1)) for axis, size in zip(axes, free)}
 
 
 def tag(scalar: Scalar, position: int, integers: bool) -> Any:
@@ -201,7 +205,7 @@ def _export(module: torch.nn.Module, samples: tuple[torch.Tensor, ...], dynamic:
 
 
 def sample(shape: tuple[str | int, ...], dtype: str, sizes: dict[str, int]) -> torch.Tensor:
-    dims = [sizes[axis] if isinstance(axis, str) else axis for axis in shape]
+    dims = [extent(axis, sizes) for axis in shape]
     if dtype == "bool":
         return torch.ones(dims, dtype=torch.bool)
     if dtype == "int":

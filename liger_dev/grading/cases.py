@@ -15,6 +15,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+from liger_dev.axes import extent
+from liger_dev.axes import named
 from liger_dev.choices import setting_text
 from liger_dev.choices import settings
 from liger_dev.records import Scalar
@@ -80,9 +82,8 @@ def axes_of(tensors: Sequence[Tensor]) -> Axes:
         (first[:n] for n in range(len(first) - 1, 0, -1) if all(_leads(first[:n], tensor.shape) for tensor in tensors)),
         (),
     )
-    last = first[-1] if first and isinstance(first[-1], str) and first[-1] not in batch else ""
-    named = dict.fromkeys(axis for tensor in tensors for axis in tensor.shape if isinstance(axis, str))
-    return Axes(batch, str(last), tuple(axis for axis in named if axis not in (*batch, last)))
+    last = first[-1] if first and first[-1] in named(tensors) and first[-1] not in batch else ""
+    return Axes(batch, str(last), tuple(axis for axis in named(tensors) if axis not in (*batch, last)))
 
 
 def _leads(batch: tuple[str | int, ...], shape: tuple[str | int, ...]) -> bool:
@@ -97,7 +98,7 @@ def shape_of(tensor: Tensor, axes: Axes, case: GradeCase) -> tuple[int, ...]:
         shape, lead = shape[len(axes.batch) :], case.batch or ()  # type: ignore[assignment]
     if tensor.name == case.broadcast:
         lead = (1,) * len(lead)  # type: ignore[assignment]
-    return (*lead, *(axis if isinstance(axis, int) else case.sizes[axis] for axis in shape))
+    return (*lead, *(extent(axis, case.sizes) for axis in shape))
 
 
 Maker = Iterator[GradeCase]

@@ -29,6 +29,8 @@ from typing import TypeVar
 
 import torch
 
+from liger_dev.axes import extent
+from liger_dev.axes import named
 from liger_dev.grading.resources import SHARED_LIMIT
 from liger_dev.grading.resources import TARGETS
 from liger_dev.grading.resources import KernelResources
@@ -97,7 +99,7 @@ def axis_sizes(profile: KernelProfile) -> dict[str, int]:
     """4096 for an axis that is the last of any input, few elements for the others."""
     columns = {tensor.shape[-1] for tensor in profile.forward_inputs if len(tensor.shape) > 1}
     columns = columns or {tensor.shape[-1] for tensor in profile.forward_inputs if tensor.shape}
-    names = {axis for tensor in profile.forward_inputs for axis in tensor.shape if isinstance(axis, str)}
+    names = named(profile.forward_inputs)
     return {name: _COLUMNS if name in columns else _ROWS.get(name, _OTHER_ROWS) for name in sorted(names)}
 
 
@@ -105,7 +107,7 @@ def make_inputs(profile: KernelProfile, case: Case) -> dict[str, torch.Tensor | 
     """CPU tensors by name: bfloat16, zeros for integers; None for an optional input that is not given."""
     inputs: dict[str, torch.Tensor | None] = {}
     for tensor in profile.forward_inputs:
-        shape = [axis if isinstance(axis, int) else case.sizes[axis] for axis in tensor.shape]
+        shape = [extent(axis, case.sizes) for axis in tensor.shape]
         if tensor.name not in case.given:
             inputs[tensor.name] = None
         elif tensor.dtype == "float":

@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from liger_dev.axes import extent
+from liger_dev.axes import named
 from liger_dev.choices import settings
 from liger_dev.compiler.trace import load_function
 from liger_dev.compiler.verify import InFloat64
@@ -122,9 +124,9 @@ def _trials(reference: Reference) -> list[Trial]:
 
 
 def _size_sets(reference: Reference) -> list[dict[str, int]]:
-    axes = list(dict.fromkeys(a for tensor in reference.tensors for a in tensor.shape if isinstance(a, str)))
+    axes = named(reference.tensors)
     last = [tensor.shape[-1] for tensor in reference.tensors if tensor.shape]
-    widest = next((axis for axis in last if isinstance(axis, str)), "")
+    widest = next((axis for axis in last if axis in axes), "")
     even, odd, ones = dict(zip(axes, _EVEN)), dict(zip(axes, _ODD)), dict.fromkeys(axes, 1)
     if not widest:
         return [even]
@@ -137,7 +139,7 @@ def _inputs(
     generator = torch.Generator().manual_seed(7)
     inputs: dict[str, torch.Tensor | None] = {}
     for tensor in tensors:
-        shape = [sizes[axis] if isinstance(axis, str) else axis for axis in tensor.shape]
+        shape = [extent(axis, sizes) for axis in tensor.shape]
         value = torch.randint(sizes.get(tensor.range, 2), shape, generator=generator)
         if tensor.dtype == "float":
             value = torch.randn(shape, generator=generator).to(dtype).requires_grad_()

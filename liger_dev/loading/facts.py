@@ -3,6 +3,8 @@
 The formulas are Python expressions; each is compared with autograd in float64 before anything is said.
 """
 
+import math
+
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from liger_dev.axes import extent
+from liger_dev.axes import multiples
+from liger_dev.axes import named
 from liger_dev.compiler.verify import InFloat64
 from liger_dev.errors import BadInput
 from liger_dev.loading.operation import Place
@@ -62,8 +67,8 @@ def compare_references(first: Reference, second: Reference, folder: Path) -> Non
 
 
 def _sizes(reference: Reference) -> dict[str, int]:
-    axes = dict.fromkeys(axis for tensor in reference.tensors for axis in tensor.shape if isinstance(axis, str))
-    return dict(zip(axes, _SIZES, strict=False))
+    parts = multiples(reference.tensors)
+    return {a: math.lcm(n, parts.get(a, 1)) for a, n in zip(named(reference.tensors), _SIZES, strict=False)}
 
 
 def _callable(reference: Reference, path: Path) -> Callable[[Tensors], list[torch.Tensor]]:
@@ -85,7 +90,7 @@ def _inputs(reference: Reference, sizes: dict[str, int], dtype: torch.dtype, wid
     generator = torch.Generator().manual_seed(5)
 
     def make(tensor: Tensor) -> torch.Tensor:
-        dims = [sizes[axis] if isinstance(axis, str) else axis for axis in tensor.shape]
+        dims = [extent(axis, sizes) for axis in tensor.shape]
         if tensor.dtype != "float":
             whole = torch.randint(0, sizes.get(tensor.range, 2), dims, generator=generator)
             return whole.bool() if tensor.dtype == "bool" else whole

@@ -1,5 +1,7 @@
 """An operation in, its shapes and a verdict out: it is run on small inputs to see that it can be compiled at all."""
 
+import math
+
 from dataclasses import replace
 from typing import Any
 
@@ -7,6 +9,9 @@ import torch
 
 from torch.overrides import TorchFunctionMode
 
+from liger_dev.axes import extent
+from liger_dev.axes import multiples
+from liger_dev.axes import named
 from liger_dev.errors import BadInput
 from liger_dev.loading.operation import Operation
 from liger_dev.loading.operation import users_code
@@ -40,8 +45,8 @@ class _NoReading(TorchFunctionMode):
 def axis_sizes(operation: Operation, tensors: tuple[Tensor, ...]) -> dict[str, int]:
     """A small size for each named axis; the operation's own sizes where it fixes them."""
     free = iter(size for size in _SIZES if size not in operation.sizes.values())
-    axes = dict.fromkeys(axis for tensor in tensors for axis in tensor.shape if isinstance(axis, str))
-    return {axis: operation.sizes.get(axis) or next(free) for axis in axes}
+    parts = multiples(tensors)
+    return {axis: operation.sizes.get(axis) or math.lcm(next(free), parts.get(axis, 1)) for axis in named(tensors)}
 
 
 def samples(
@@ -56,7 +61,7 @@ def samples(
 
 def _sample(tensor: Tensor, sizes: dict[str, int], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
     """Indices stay below the size of their axis, other whole numbers are 0 and 1."""
-    dims = [sizes[axis] if isinstance(axis, str) else axis for axis in tensor.shape]
+    dims = [extent(axis, sizes) for axis in tensor.shape]
     match tensor.dtype:
         case "int":
             return torch.randint(sizes.get(tensor.range, 2), dims, generator=generator)

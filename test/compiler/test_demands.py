@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from compiler_cases import op_graph
 from compiler_cases import written
 
 from liger_dev.case_values import SizeDemands
 from liger_dev.compiler import compile_op
+from liger_dev.compiler.demands import divisibility_checks
 from liger_dev.loading import load
 from liger_dev.profile import KernelProfile
 from liger_dev.sources import catalog_source
@@ -56,3 +58,17 @@ def test_a_number_that_is_more_than_a_size_is_fixed():
     op = groups("(3.0 if num_groups == 2 else 4.0)")
     assert op["counts"] == []
     assert 'check_static("num_groups", num_groups, 2)' in op["forward_body"]
+
+
+def test_a_part_of_an_axis_follows_from_the_whole():
+    """Its size is checked against the whole's, which must divide; the trace takes a slice of the whole for it."""
+    angles = {"cos": ("T", "D/2"), "sin": ("T", "D // 2")}
+    graph = op_graph(
+        "x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor",
+        "even, odd = x[..., ::2], x[..., 1::2]\n"
+        "return torch.stack((even * cos - odd * sin, odd * cos + even * sin), dim=-1).flatten(-2)",
+        x=("B", "T", "D"),
+        **angles,
+    )
+    assert graph.sizes["D_2"] == "x.shape[-1] // 2"
+    assert divisibility_checks(graph) == ['check_divisible("x.shape[-1]", x.shape[-1], 2)']
