@@ -136,4 +136,5 @@ def _measure(staging: Staging, say: Callable[[str], None], environment: Mapping[
     if not found.rows:
         raise Refused(found.fault or found.reason)
     tables = [line for metric in ("speed", "memory") for line in measured.table(metric, measured.pairs(found.rows))]
-    return fence("\n".join([*tables, measured.assessment(measured.pairs(found.rows))]), "benchmark")
+    beside = measured.against_fastest(measured.points(found.samples))
+    return fence("\n".join([*tables, measured.assessment(measured.pairs(found.rows)), beside]), "benchmark")
