@@ -193,10 +193,11 @@ def _named(graph: Graph, value: Value) -> str:
 
 
 def strided(spec: KernelSpec) -> bool:
-    """Whether neighbours in memory are in different rows."""
-    tensors = [*(place.axes for place in spec.loads.values()), *(store.place.axes for store in spec.stores)]
-    largest = max(tensors, key=len, default=())
-    return bool(largest) and largest[-1] in spec.layout.rows
+    """Whether neighbours in memory are in different rows, or all rows go through the same columns."""
+    rows, cols = set(spec.layout.rows), set(spec.layout.cols)
+    places = [*spec.loads.values(), *(store.place for store in spec.stores)]
+    tiles = [place.axes for place in places if rows & set(place.axes) and cols & set(place.axes)]
+    return max(tiles, key=len)[-1] in rows if tiles else bool(rows)
 
 
 def stores_tiles(spec: KernelSpec) -> bool:
