@@ -102,6 +102,7 @@ def _sorted(state: Lowering, t: Term, dim: int, descending: bool) -> Value:
         return t.value
     operand = as_float(g, t.value)
     ordered = g.make("sort", operand if descending else g.neg(operand), axis=axis)
+    g.lines.setdefault(ordered, state.source.describe(state.node))
     return ordered if descending else g.neg(ordered)
 
 
