@@ -59,7 +59,7 @@ class WholeRows(Statements):
         if last < 0 or not again or any(v.op == "cumsum" for v in self.values):
             return
         self.reloads = True
-        columns = [line for line in self.head if self.kind(self._target(line)) == "col"]
+        columns = [line for line in self.head if (value := self._target(line)) and self.kind(value) == "col"]
         if columns:
             self.head = [line for line in self.head if line not in columns]
             self.head += ["if not RELOAD:", *indented(columns)]
@@ -72,16 +72,17 @@ class WholeRows(Statements):
         words = set(_NAME.findall("\n".join(after)))
         for line in reversed(before):
             value = self._target(line)
-            name = self.name_of(value)
-            if name in words and self.kind(value) in ("tile", "col"):
+            name = self.name_of(value) if value else ""
+            if value and name in words and self.kind(value) in ("tile", "col"):
                 words |= set(_NAME.findall(line))
                 if value in self.spec.loads:
                     line = f"{name} = {self._load(value, 'evict_first' if self.read_once(value) else 'evict_last')}"
                 lines.insert(0, line)
         return lines
 
-    def _target(self, line: str) -> Value:
-        return self.assigned[line.split(" = ", 1)[0]]
+    def _target(self, line: str) -> Value | None:
+        """The value that a statement assigns; None for an address."""
+        return self.assigned.get(line.split(" = ", 1)[0])
 
     def _flat(self) -> list[str]:
         if not self.layout.cols:  # one program computes numbers
