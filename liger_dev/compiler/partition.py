@@ -138,7 +138,8 @@ def _host_values(graph: Graph, totals: frozenset[Value]) -> frozenset[Value]:
             if v not in above
         )
         if plain and any(v in totals for v in graph.walk([output.value], totals)):
-            host.update(above)
+            # What sizes and scalars alone make is a number, which kernels work out for themselves.
+            host.update(v for v in above if any(below in totals for below in graph.walk([v], totals)))
     return frozenset(host)
 
 

@@ -78,6 +78,14 @@ SHAPES = {"q": ("B", "N", "D"), "k": ("B", "G", "D"), "weight": ("D",)}
 def shared_weight(q, k, weight):
     return F.normalize(q, dim=-1) * weight, F.normalize(k, dim=-1) * weight
 """,
+    # What a loss is divided by is made of a size and an argument.
+    "fixed_length": """
+SHAPES = {"x": ("B", "T"), "mask": ("B", "T")}
+
+
+def fixed_length(x, mask, length: int = 128):
+    return -(x.exp() * mask).sum() / (x.shape[0] * length)
+""",
     # torch has no gradient for the weight of positives.
     "weighted_bce": """
 SHAPES = {"x": ("B", "C"), "target": ("B", "C"), "positive": ("C",)}
