@@ -35,7 +35,7 @@ class ScatteredRows(Statements):
         ]
         return [
             "row = tl.program_id(0)",
-            "cols = (tl.program_id(1) * BLOCK_COLS + tl.arange(0, BLOCK_COLS))[None, :]",
+            "cols = (tl.program_id(1).to(tl.int64) * BLOCK_COLS + tl.arange(0, BLOCK_COLS))[None, :]",
             "col_mask = cols < n_cols",
             f"own = tl.load({name}_ptr + row)",
             "",

@@ -56,7 +56,7 @@ def _embedding_dweight_kernel(
     BLOCK_COLS: tl.constexpr,
 ):
     row = tl.program_id(0)
-    cols = (tl.program_id(1) * BLOCK_COLS + tl.arange(0, BLOCK_COLS))[None, :]
+    cols = (tl.program_id(1).to(tl.int64) * BLOCK_COLS + tl.arange(0, BLOCK_COLS))[None, :]
     col_mask = cols < n_cols
     own = tl.load(index_ptr + row)
 
