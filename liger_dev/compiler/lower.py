@@ -20,6 +20,8 @@ from liger_dev.compiler.lowering import SameAxis
 from liger_dev.compiler.lowering import SplitAxis
 from liger_dev.compiler.lowering import Term
 from liger_dev.compiler.lowering import rounded
+from liger_dev.compiler.rows_complex import Complex
+from liger_dev.compiler.rows_complex import lower_complex
 from liger_dev.compiler.rows_index import INDEXED
 from liger_dev.compiler.rows_pointwise import POINTWISE
 from liger_dev.compiler.rows_reduce import REDUCTIONS
@@ -227,6 +229,8 @@ def _outputs(state: Lowering, results: list[Any]) -> list[Output]:
         if not isinstance(node, torch.fx.Node) or not _is_tensor(node):
             raise Unsupported("the reference returns something that is no tensor", state.reference.name)
         term = state.terms[node]
+        if isinstance(term, Complex):
+            raise state.refuse("an output is complex", "return torch.view_as_real of it")
         if node.op == "placeholder":
             raise state.refuse("an output is an input unchanged")
         fallback = "y" if len(results) == 1 else f"y{i}"
@@ -251,6 +255,9 @@ def _lower_node(state: Lowering, node: Any, is_result: bool) -> Any:
         target = node.target.__name__
     if target.startswith("aten._assert") or target.startswith("aten.sym_constrain"):
         return None
+    pair = lower_complex(state, node, target)
+    if pair is not None:
+        return pair
     if target not in ROWS:
         raise state.refuse("the compiler has no row for it", "see `liger-dev list --ops` for what it can express")
     result = ROWS[target](state, *node.args, **node.kwargs)

@@ -62,8 +62,9 @@ def _take(state: Lowering, queue: list[str], size: int, position: int) -> tuple[
 
 
 def _is_static(state: Lowering, size: int) -> bool:
-    """Whether a size occurs in the graph as a plain number."""
-    return any(isinstance(n, int) and n == size for n in state.node.meta["val"].shape)
+    """Whether a size occurs in the graph as a plain number, in the result's shape or in the one that is asked for."""
+    asked = [n for arg in state.node.args[1:] if isinstance(arg, list | tuple) for n in arg]
+    return any(isinstance(n, int) and n == size for n in (*state.node.meta["val"].shape, *asked))
 
 
 def _slice(state: Lowering, x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Term:
@@ -122,7 +123,7 @@ def _sliced(state: Lowering, t: Term, position: int, low: int, length: int, step
     """Elements low, low + step, … of one dimension."""
     dim = t.dims[position]
     if len(dim) == 2 and step == state.hints[dim[1]] and low < step:
-        return _at(
+        return element(
             state,
             Term(t.value, (*t.dims[:position], dim[:1], dim[1:], *t.dims[position + 1 :]), t.dtype_of),
             position + 1,
@@ -142,10 +143,10 @@ def _sliced(state: Lowering, t: Term, position: int, low: int, length: int, step
 
 def _select(state: Lowering, x: Any, dim: int, index: int) -> Term:
     t = state.term(x)
-    return _at(state, t, dim % len(t.dims), index)
+    return element(state, t, dim % len(t.dims), index)
 
 
-def _at(state: Lowering, t: Term, position: int, index: int) -> Term:
+def element(state: Lowering, t: Term, position: int, index: int) -> Term:
     """One element of one dimension, which disappears."""
     dim = t.dims[position]
     left = (*t.dims[:position], *t.dims[position + 1 :])
@@ -177,7 +178,7 @@ def _glu(state: Lowering, x: Any, dim: int = -1) -> Term:
 def _unbind(state: Lowering, x: Any, dim: int = 0) -> tuple[Term, ...]:
     t = state.term(x)
     position = dim % len(t.dims)
-    return tuple(_at(state, t, position, i) for i in range(state.extent(t.dims[position])))
+    return tuple(element(state, t, position, i) for i in range(state.extent(t.dims[position])))
 
 
 def _cat(state: Lowering, tensors: Any, dim: int = 0) -> Term:
@@ -203,7 +204,11 @@ def _cat(state: Lowering, tensors: Any, dim: int = 0) -> Term:
 
 def _stack(state: Lowering, tensors: Any, dim: int = 0) -> Term:
     terms = [state.term(tensor) for tensor in tensors]
-    position = dim % (len(terms[0].dims) + 1)
+    return stacked(state, terms, dim % (len(terms[0].dims) + 1))
+
+
+def stacked(state: Lowering, terms: list[Term], position: int) -> Term:
+    """Terms side by side along a new dimension."""
     into = state.new_axis("pair" if len(terms) == 2 else "stack", len(terms), str(len(terms)))
     slices = tuple(Slice((), i) for i in range(len(terms)))
     return _joined(state, terms, (into,), slices, lambda dims: (*dims[:position], (into,), *dims[position:]))
