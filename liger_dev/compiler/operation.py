@@ -60,7 +60,7 @@ def operation_values(hosts: Sequence[tuple[Setting, Host]]) -> dict[str, Any]:
             *sizes.values(),
             *needs,
         ],
-        "sizes": [(name, graph.sizes[axis]) for axis, name in sizes.items()],
+        "sizes": [(name, graph.sizes.get(axis, axis)) for axis, name in sizes.items()],
         "counts": [s.name for s in reference.scalars if any(s.name in each.graph.sizes.values() for _, each in hosts)],
         "divisors": {axis: n for _, each in hosts for axis, n in divisors(each.graph, reference).items()},
         "limits": {part: whole for _, each in hosts for part, whole in limits(each.graph, reference).items()},

@@ -37,6 +37,11 @@ class Shapes:
             return self.given.setdefault(axis, f"size_{axis}")
         return size
 
+    def argument(self, name: str, text: str) -> str:
+        """The name of an argument for what the forward wrapper knows as `text`."""
+        assert self.given is not None, "only backward has such arguments"
+        return self.given.setdefault(text, name)
+
     def _of_known(self, size: str) -> str:
         """A size that is read off an input, read off a tensor at hand with the same dimension if there is one."""
         inputs = {item.name: item.dims for item in self.graph.inputs}

@@ -213,7 +213,7 @@ def _backward_totals(host: Host, shapes: Shapes) -> HostValues:
 def backward_lines(host: Host, gradients: Sequence[str], given: dict[str, str] | None = None) -> list[str]:
     """The body of `NAME_backward(upstream, saved, scalars, sizes, needs)`: returns `gradients`, in the order of inputs.
 
-    `given` collects the sizes that it takes as arguments, by axis.
+    `given` collects what it takes as arguments beside tensors: names of sizes by axis, of dtypes by their text.
     """
     graph = host.graph
     if host.plan.fused:
@@ -293,20 +293,39 @@ def _sliced(launch: Launch) -> list[Accumulator]:
 
 
 def _empty_gradient(host: Host, name: str, shapes: Shapes, lead: str) -> str:
-    """A gradient's memory: like its input where that is saved; zeros where slices leave elements untouched."""
+    """A gradient's memory: like its input where that is saved, of the promoted dtype if several inputs have that gradient;
+    zeros where slices leave elements untouched."""
     own = name.removeprefix("d")
+    sharing = tuple(other for other, owner in host.owner.items() if owner == own) or (own,)
     make = "empty" if _covered(host, own) else "zeros"
     if _adds(host, name):  # several kernels add to it
         return f"torch.{make}({shapes.shape(host.graph.dims_of(own))}, dtype=torch.float32, device={lead}.device)"
-    if own in shapes.tensors or own in host.saved:
+    if sharing == (own,) and (own in shapes.tensors or own in host.saved):
         return f"torch.{make}_like({own})"
     dims = host.graph.dims_of(own)
     floats = {n: other for n, other in shapes.tensors.items() if _is_float(host, n)}
     alike = next((n for n, other in floats.items() if other == dims and n != lead), "")
     alike = alike or next((n for n, other in floats.items() if other == dims), "")
-    if alike:
+    if alike and _has_dtype_of(host, alike, sharing):
         return f"torch.{make}_like({alike})"
-    return f"torch.{make}({shapes.shape(dims)}, dtype={lead}.dtype, device={lead}.device)"
+    dtype = shapes.argument(f"{name if len(sharing) > 1 else own}_dtype", _dtype_text(host, sharing))
+    if alike:
+        return f"torch.{make}_like({alike}, dtype={dtype})"
+    return f"torch.{make}({shapes.shape(dims)}, dtype={dtype}, device={lead}.device)"
+
+
+def _has_dtype_of(host: Host, name: str, inputs: tuple[str, ...]) -> bool:
+    """Whether a tensor, or the output that it is the gradient of, always has the dtype that inputs promote to."""
+    found = next((o.dtype_of for o in host.graph.outputs if name in (o.name, f"d{o.name}")), ())
+    return {*found} == {*inputs}
+
+
+def _dtype_text(host: Host, inputs: tuple[str, ...]) -> str:
+    """The dtype that inputs promote to, in the forward wrapper; an optional one has a gradient of its own."""
+    optional = {item.name for item in host.graph.inputs if item.optional}
+    if inputs[0] in optional:
+        return f"None if {inputs[0]} is None else {inputs[0]}.dtype"
+    return _promoted(host, inputs)
 
 
 def _adds(host: Host, name: str) -> bool:
