@@ -71,12 +71,10 @@ def case_values(
     any_rank: bool,
     demands: SizeDemands,
     picked: Iterable[Mapping[str, Any]] = (),
-    own_dtypes: Collection[str] = (),
 ) -> dict[str, Any]:
     """`batch` are the leading axes that all rows share; `any_rank` says that any number of them will do. Sizes are
     made larger until the op takes them. `picked` are inputs whose integers pick along an axis: `name`, `axis`, whether
-    some are left out (`kept`), and the scalar (`mark`) that those equal. The others than
-    `own_dtypes` have their gradients in another input's dtype: they are not tested as the only one in float32."""
+    some are left out (`kept`), and the scalar (`mark`) that those equal."""
     columns = demands.whole(_columns(reference, batch))
     others = _other_sizes(reference, batch, columns, demands)
     least = max([demands.reaching(columns, 1), *(others[part] for part in demands.parts(columns))])
@@ -100,7 +98,6 @@ def case_values(
         if learnable and accepts_mixed_dtypes(reference)
         else "",
         "float_names": _names(floats) if len(floats) > 1 else "",
-        "wide_names": _names(wide) if (wide := [n for n in floats if n in own_dtypes and len(floats) > 1]) else "",
         "refused_shapes": _names(_refused(reference)) if _refused(reference) else "",
         "refused_singles": _names(_refused(reference, 1)) if _refused(reference, 1) else "",
         "picks": [_pick(reference, one, dict(text.split("=") for text in usual)) for one in picked],

@@ -104,8 +104,7 @@ def kernel_files(
     sizes = SizeDemands(
         demands.get("divisors", {}), demands.get("limits", {}), demands.get("least", {}), demands.get("counts", ())
     )
-    counted, picked = demands.get("counted_axes", ()), demands.get("picked", ())
-    named = {**values(reference, profile, sizes, counted, picked, _own_dtypes(reference, demands)), **op}
+    named = {**values(reference, profile, sizes, demands.get("counted_axes", ()), demands.get("picked", ())), **op}
     texts = render_all((t for t in templates if not (op_text and t == OP)), named)
     if op_text:
         texts[output_path(OP, named)] = op_text
@@ -114,12 +113,6 @@ def kernel_files(
         (path := output_path(template, named)): stamp(texts[path], source, profile_hash, template_hash(template))
         for template in templates
     }
-
-
-def _own_dtypes(reference: Reference, op: Mapping[str, Any]) -> list[str]:
-    """The inputs whose gradients are made in their own dtype: those that backward has, and that share no gradient."""
-    returned = zip(reference.tensors, op.get("returned", ()))
-    return [t.name for t, gradient in returned if t.name in op["saved"] and gradient == f"d{t.name}"]
 
 
 def check(root: Path) -> list[str]:

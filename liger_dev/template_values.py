@@ -3,7 +3,6 @@
 import re
 import textwrap
 
-from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 from typing import Any
@@ -30,13 +29,12 @@ def values(
     sizes: SizeDemands = FREE,
     counted_axes: Iterable[str] = (),
     picked: Iterable[Mapping[str, Any]] = (),
-    own_dtypes: Collection[str] = (),
 ) -> dict[str, Any]:
     """All values that the templates of module, functional entry, test and benchmark script need.
 
     Names and shapes of arguments are the reference's, names of classes and module arguments the profile's. `sizes`
     says which sizes the op takes, `counted_axes` are those that a tensor must have as they are, `picked` the inputs
-    that pick elements along an axis, `own_dtypes` those whose gradients are made in their own dtype.
+    that pick elements along an axis.
     """
     fields = profile.model_dump(mode="json")
     names = [tensor.name for tensor in reference.tensors]
@@ -56,7 +54,7 @@ def values(
         "apply_arguments": ", ".join(arguments),
         "functional_doc": _functional_doc(reference, profile, batch if any_rank else ()),
         **_module(reference, profile, batch if any_rank else ()),
-        **case_values(reference, profile, batch, any_rank, sizes, picked, own_dtypes),
+        **case_values(reference, profile, batch, any_rank, sizes, picked),
     }
 
 
