@@ -99,11 +99,11 @@ def embedding_forward(weight, index):
     return y, index
 
 
-def embedding_backward(dy, index, size_V):
+def embedding_backward(dy, index, weight_dtype, size_V):
     """Returns dweight."""
     n_rows, n_cols = row_shape(dy)
     dy = dy.contiguous()
-    dweight = torch.zeros((size_V, dy.shape[-1]), dtype=dy.dtype, device=dy.device)
+    dweight = torch.zeros((size_V, dy.shape[-1]), dtype=weight_dtype, device=dy.device)
     BLOCK_ROWS, BLOCK_COLS, num_warps = scatter_settings(n_cols)
     with device_guard(dy.device):
         _embedding_dweight_kernel[(n_rows, cdiv(n_cols, BLOCK_COLS))](
@@ -129,6 +129,7 @@ class LigerEmbeddingFunction(torch.autograd.Function):
     def forward(ctx, weight, index):
         y, index = embedding_forward(weight, index)
         ctx.save_for_backward(index)
+        ctx.weight_dtype = weight.dtype
         ctx.size_V = weight.shape[-2]
         return y
 
@@ -136,5 +137,5 @@ class LigerEmbeddingFunction(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, dy):
         (index,) = ctx.saved_tensors
-        dweight = embedding_backward(dy, index, ctx.size_V)
+        dweight = embedding_backward(dy, index, ctx.weight_dtype, ctx.size_V)
         return dweight, None

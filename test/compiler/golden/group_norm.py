@@ -352,7 +352,9 @@ def group_norm_forward(x, weight, bias, num_groups, eps):
     return y, x, weight, sum_x, rstd
 
 
-def group_norm_backward(dy, x, weight, sum_x, rstd, num_groups, needs_dx=True, needs_dweight=True, needs_dbias=True):
+def group_norm_backward(
+    dy, x, weight, sum_x, rstd, num_groups, bias_dtype, needs_dx=True, needs_dweight=True, needs_dbias=True
+):
     """Returns dx, dweight, dbias."""
     dy = dy.contiguous()
     n_rows, n_cols = dy.shape[-3] * num_groups, (dy.shape[-2] // num_groups) * dy.shape[-1]
@@ -417,7 +419,7 @@ def group_norm_backward(dy, x, weight, sum_x, rstd, num_groups, needs_dx=True, n
                 BLOCK_COLS=BLOCK_COLS,
                 num_warps=num_warps,
             )
-    dbias = torch.empty_like(weight) if needs_dbias else None
+    dbias = torch.empty_like(weight, dtype=bias_dtype) if needs_dbias else None
     if needs_dbias:
         BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)
         with device_guard(dy.device):
@@ -453,6 +455,7 @@ class LigerGroupNormFunction(torch.autograd.Function):
         y, x, weight, sum_x, rstd = group_norm_forward(x, weight, bias, num_groups, eps)
         ctx.save_for_backward(x, weight, sum_x, rstd)
         ctx.num_groups = num_groups
+        ctx.bias_dtype = bias.dtype
         return y
 
     @staticmethod
@@ -466,6 +469,7 @@ class LigerGroupNormFunction(torch.autograd.Function):
             sum_x,
             rstd,
             ctx.num_groups,
+            ctx.bias_dtype,
             needs_dx=ctx.needs_input_grad[0],
             needs_dweight=ctx.needs_input_grad[1],
             needs_dbias=ctx.needs_input_grad[2],

@@ -212,12 +212,12 @@ def rope_forward(q, k, cos, sin):
     return q_turned, k_turned, cos, sin
 
 
-def rope_backward(dq_turned, dk_turned, cos, sin, needs_dq=True, needs_dk=True):
+def rope_backward(dq_turned, dk_turned, cos, sin, q_dtype, k_dtype, needs_dq=True, needs_dk=True):
     """Returns dq, dk."""
     dq_turned = dq_turned.contiguous()
     dk_turned = dk_turned.contiguous()
     n_rows, n_cols = dq_turned.shape[:-1].numel(), dq_turned.shape[-1] // 2
-    dq = torch.empty_like(dq_turned) if needs_dq else None
+    dq = torch.empty_like(dq_turned, dtype=q_dtype) if needs_dq else None
     BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
     with device_guard(dq_turned.device):
         _rope_dq_backward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
@@ -235,7 +235,7 @@ def rope_backward(dq_turned, dk_turned, cos, sin, needs_dq=True, needs_dk=True):
             num_warps=num_warps,
         )
     n_rows, n_cols = dk_turned.shape[:-1].numel(), dq_turned.shape[-1] // 2
-    dk = torch.empty_like(dk_turned) if needs_dk else None
+    dk = torch.empty_like(dk_turned, dtype=k_dtype) if needs_dk else None
     BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
     with device_guard(dq_turned.device):
         _rope_dk_backward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
@@ -275,6 +275,8 @@ class LigerRopeFunction(torch.autograd.Function):
     def forward(ctx, q, k, cos, sin):
         q_turned, k_turned, cos, sin = rope_forward(q, k, cos, sin)
         ctx.save_for_backward(cos, sin)
+        ctx.q_dtype = q.dtype
+        ctx.k_dtype = k.dtype
         return q_turned, k_turned
 
     @staticmethod
@@ -282,6 +284,13 @@ class LigerRopeFunction(torch.autograd.Function):
     def backward(ctx, dq_turned, dk_turned):
         cos, sin = ctx.saved_tensors
         dq, dk = rope_backward(
-            dq_turned, dk_turned, cos, sin, needs_dq=ctx.needs_input_grad[0], needs_dk=ctx.needs_input_grad[1]
+            dq_turned,
+            dk_turned,
+            cos,
+            sin,
+            ctx.q_dtype,
+            ctx.k_dtype,
+            needs_dq=ctx.needs_input_grad[0],
+            needs_dk=ctx.needs_input_grad[1],
         )
         return dq, dk, None, None
