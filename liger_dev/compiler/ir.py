@@ -101,7 +101,7 @@ class Graph:
     are axes' sizes as Python expressions over the arguments, `extents` those that they were traced with. An axis
     in `lengths` is as long as another one and so many elements more, one in `least` has to be so long. `picks` are what
     elements are picked by, each with the axis that it must not leave. Scalars `at_least_zero` mean something else below.
-    `specialised` axes were traced as numbers. Autograd has a gradient, be it zero, for the inputs that are `reached`."""
+    Autograd has a gradient, be it zero, for the inputs that are `reached`."""
 
     inputs: list[Input] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
@@ -114,7 +114,6 @@ class Graph:
     picks: dict[tuple[Value, str], None] = field(default_factory=dict)
     least: dict[str, int] = field(default_factory=dict)
     at_least_zero: list[str] = field(default_factory=list)
-    specialised: set[str] = field(default_factory=set)
     reached: set[str] = field(default_factory=set)
     _values: dict[tuple[Any, ...], Value] = field(default_factory=dict)
 

@@ -67,7 +67,6 @@ def lower(graph: Graph, traced: Traced, reference: Reference) -> list[Output]:
         )
         lift(lifted, state.slicer)
         graph.extents.update(state.hints)
-        graph.specialised.update(traced.specialised)
         return lifted.outputs
 
 

@@ -25,7 +25,6 @@ from liger_dev.compiler.decompose import decompose
 from liger_dev.errors import Unsupported
 from liger_dev.records import Reference
 from liger_dev.records import Scalar
-from liger_dev.records import Tensor
 
 # Sizes that a trace uses for axes: at least 2 (1 would be specialised), even, and pairwise different, so that a
 # wrong match of axes shows. Those that the reference names as numbers are left out, since they would match too.
@@ -41,8 +40,7 @@ class Traced:
 
     `tags` maps a scalar's name to the number it was traced with: a constant of the graph that derives from the
     scalar is recognised by these digits, which occur nowhere else. `source` is the reference's file. `constants` are the
-    tensors that the reference makes of numbers, by the placeholder they are passed in. `specialised` are the axes whose
-    size torch.export took for a number, which the graph may be full of.
+    tensors that the reference makes of numbers, by the placeholder they are passed in.
     """
 
     graph: torch.fx.Graph
@@ -51,7 +49,6 @@ class Traced:
     source: Path
     absent: frozenset[str]
     constants: dict[str, torch.Tensor]
-    specialised: frozenset[str]
 
 
 def load_function(reference: Reference, folder: Path) -> Callable[..., Any]:
@@ -162,18 +159,7 @@ def _trace_at(
     with quiet():
         program = decompose(_export(Wrapper(), tuple(samples), dynamic, reference), rows)
     constants = _constants(program)
-    placeholders = [n for n in program.graph.nodes if n.op == "placeholder" and n.name not in constants]
-    specialised = _specialised(given, placeholders)
-    return Traced(program.graph, sizes, _recognisable(reference, tags), source, absent, constants, specialised)
-
-
-def _specialised(given: list[Tensor], placeholders: list[torch.fx.Node]) -> frozenset[str]:
-    pairs = [pair for t, node in zip(given, placeholders) for pair in zip(t.shape, node.meta["val"].shape)]
-    return frozenset(axis for axis, size in pairs if isinstance(axis, str) and _is_number(size))
-
-
-def _is_number(size: Any) -> bool:
-    return isinstance(size, int) or bool(size.node.expr.is_number)
+    return Traced(program.graph, sizes, _recognisable(reference, tags), source, absent, constants)
 
 
 def _constants(program: Any) -> dict[str, torch.Tensor]:

@@ -54,7 +54,6 @@ def verify(graph: Graph, reference: Reference, fn: Callable[..., Any]) -> None:
     """Compares outputs and gradients of the graph with autograd's on random inputs, and notes which inputs autograd
     reaches: at the scalars' defaults, and with each number negated and each flag turned, where the reference takes that and the graph is not for one value alone.
     Numbers that the reference takes for something else when they are negative are noted in the graph.
-    Axes that were traced as numbers get other sizes.
 
     Raises:
         Unsupported: they differ (a scalar steers control flow, say), or every gradient is zero.
@@ -79,24 +78,6 @@ def verify(graph: Graph, reference: Reference, fn: Callable[..., Any]) -> None:
                 other = value / 2 + 0.1
                 _verify_at(graph, reference, fn, {**usual, scalar.name: other}, f" at {scalar.name}={other}")
                 graph.at_least_zero.append(scalar.name)
-    if graph.specialised:
-        _verify_resized(graph, reference, fn, usual)
-
-
-def _verify_resized(graph: Graph, reference: Reference, fn: Callable[..., Any], scalars: dict[str, Any]) -> None:
-    """The comparison with axes twice as large that the trace took for numbers."""
-    extents = {**graph.extents, **{axis: 2 * graph.extents[axis] for axis in graph.specialised}}
-    shapes = {t.name: [extents[a] if isinstance(a, str) else a for a in t.shape] for t in reference.tensors}
-    known = {name: torch.empty(shape, device="meta") for name, shape in shapes.items()}
-    sizes = {axis: int(eval(text, {"max": max, **scalars, **known})) for axis, text in graph.sizes.items()}
-    axes = ", ".join(sorted(graph.specialised))
-    try:
-        _verify_at(replace(graph, extents={**extents, **sizes}), reference, fn, scalars, f" at another size of {axes}")
-    except (ValueError, RuntimeError):
-        pass  # the reference itself refuses that size
-    except Unsupported as error:
-        todo = f"leave the size of {axes} inside of tensor operations: no int(), float() or math function of it"
-        raise Unsupported(error.what, error.where, todo) from error
 
 
 def _twice_as_large(graph: Graph, reference: Reference, scalars: dict[str, Any]) -> Graph:
