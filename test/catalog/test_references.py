@@ -28,6 +28,10 @@ DETACHED = {
     "kto",
     "quantize_rows",
     "quantize_rows_fp8",
+    "rope",
+    "rope_interleaved",
+    "rope_partial",
+    "rope_single",
     "straight_through_argmax",
     "ternary_weights",
 }
