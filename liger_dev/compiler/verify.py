@@ -52,8 +52,9 @@ def _wide(value: Any) -> Any:
 
 def verify(graph: Graph, reference: Reference, fn: Callable[..., Any]) -> None:
     """Compares outputs and gradients of the graph with autograd's on random inputs, and notes which inputs autograd
-    reaches: at the scalars' defaults, and with each number negated and each flag turned, where the reference takes that and the graph is not for one value alone.
-    Numbers that the reference takes for something else when they are negative are noted in the graph.
+    reaches: at the scalars' defaults, and with each number negated and each flag turned, where the reference takes that
+    and the graph is not for one value alone. Numbers that the reference takes for something else when they are negative,
+    but not when they are zero, are noted in the graph.
 
     Raises:
         Unsupported: they differ (a scalar steers control flow, say), or every gradient is zero.
@@ -75,8 +76,8 @@ def verify(graph: Graph, reference: Reference, fn: Callable[..., Any]) -> None:
             except Unsupported:
                 if isinstance(value, bool) or value < 0:
                     raise
-                other = value / 2 + 0.1
-                _verify_at(graph, reference, fn, {**usual, scalar.name: other}, f" at {scalar.name}={other}")
+                for other in (value / 2 + 0.1, 0.0):
+                    _verify_at(graph, reference, fn, {**usual, scalar.name: other}, f" at {scalar.name}={other}")
                 graph.at_least_zero.append(scalar.name)
 
 
