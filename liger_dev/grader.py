@@ -126,8 +126,16 @@ def reference_of(text: str, profile: KernelProfile) -> Reference:
     tree = ast.parse(text)
     function = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == profile.operation_name)
     owned = {param.name: param.init for param in profile.learnable_params}
+    ranges = _ranges(tree)
     tensors = tuple(
-        Tensor(field.name, tuple(field.shape), _dtype(field.dtype), field.optional, owned.get(field.name, ""))
+        Tensor(
+            field.name,
+            tuple(field.shape),
+            _dtype(field.dtype),
+            field.optional,
+            owned.get(field.name, ""),
+            range=ranges.get(field.name, ""),
+        )
         for field in profile.forward_inputs
     )
     arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
@@ -142,6 +150,15 @@ def reference_of(text: str, profile: KernelProfile) -> Reference:
         if a.arg not in names
     )
     return Reference(profile.operation_name, text, tensors, scalars, "workspace")
+
+
+def _ranges(tree: ast.Module) -> dict[str, str]:
+    """The axes that integers of the reference's inputs are positions along."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["RANGES"]:
+            found: dict[str, str] = ast.literal_eval(node.value)
+            return found
+    return {}
 
 
 def _dtype(text: str) -> str:

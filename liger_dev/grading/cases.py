@@ -77,7 +77,9 @@ class Axes:
 
 
 def axes_of(tensors: Sequence[Tensor]) -> Axes:
-    first = tensors[0].shape
+    """The axes of the first tensor that is no table: rows that an index counts are no batch."""
+    counted = {tensor.range for tensor in tensors}
+    first = next((t.shape for t in tensors if t.shape[:1] == () or t.shape[0] not in counted), tensors[0].shape)
     batch = next(
         (first[:n] for n in range(len(first) - 1, 0, -1) if all(_leads(first[:n], tensor.shape) for tensor in tensors)),
         (),
