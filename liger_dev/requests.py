@@ -56,9 +56,9 @@ def validate_request(name: str, **options: Any) -> Request:
     return {"command": "validate", "name": name, **options}
 
 
-def init_request() -> Request:
-    """What `init` asks for: the files that every workspace has."""
-    return {"command": "init", "name": "init"}
+def init_request(overwrite: bool = False) -> Request:
+    """What `init` asks for: the files that every workspace has; `overwrite` replaces older shared helpers."""
+    return {"command": "init", "name": "init", "overwrite": overwrite}
 
 
 def measure_request(command: str, name: str, **options: Any) -> Request:

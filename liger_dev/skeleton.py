@@ -19,14 +19,17 @@ FILES = (
     "test/utils.py",
     "test/kernels/conftest.py",
 )
+# Whole files of this tool's; the others also hold what a workspace's kernels and its owner added.
+HELPERS = ("kernels/ops/utils.py", "test/utils.py", "test/kernels/conftest.py")
 _IGNORED = ".liger-dev/"
 
 
-def skeleton(root: Path) -> ChangeSet:
-    """The missing files of a workspace. One that exists stays as it is, but `.gitignore` gets the runs' folder."""
-    missing = [path for path in FILES if workspace.read(root, path) is None]
-    texts = render_all((f"{path}.jinja" for path in missing), {})
-    changes = [Change(path, texts[path], "") for path in missing]
+def skeleton(root: Path, overwrite: bool = False) -> ChangeSet:
+    """The missing files of a workspace. One that exists stays as it is, but `.gitignore` gets the runs' folder;
+    `overwrite` also brings the helpers that all kernels and tests share to this version's."""
+    wanted = [path for path in FILES if workspace.read(root, path) is None or overwrite and path in HELPERS]
+    texts = render_all((f"{path}.jinja" for path in wanted), {})
+    changes = [Change(p, texts[p], workspace.base_of(root, p)) for p in wanted if workspace.read(root, p) != texts[p]]
     ignored = workspace.read(root, ".gitignore") or ""
     if _IGNORED.rstrip("/") not in {line.strip().strip("/") for line in ignored.splitlines()}:
         text = ignored + ("\n" if ignored and not ignored.endswith("\n") else "") + f"{_IGNORED}\n"

@@ -19,7 +19,12 @@ from liger_dev.options import RootDir
 from liger_dev.options import Shape
 
 
-def init(directory: Annotated[Path, typer.Argument(metavar="[DIR]")] = Path(".")) -> None:
+def init(
+    directory: Annotated[Path, typer.Argument(metavar="[DIR]")] = Path("."),
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Bring shared helpers of an older version to this one's.")
+    ] = False,
+) -> None:
     """Make a workspace: the folders and files that kernels share."""
     from liger_dev import requests
 
@@ -27,7 +32,7 @@ def init(directory: Annotated[Path, typer.Argument(metavar="[DIR]")] = Path(".")
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadInput(f"the folder can't be made: {error.strerror}", str(directory), "name another one") from None
-    start(directory.resolve(), {**requests.init_request(), "review": "yes"})
+    start(directory.resolve(), {**requests.init_request(overwrite), "review": "yes"})
 
 
 def check(names: Names = None, root: RootDir = None) -> None:

@@ -108,7 +108,7 @@ def _revise_file(context: Context, output: Any, path: str, text: str) -> Any:
 def _skeleton(context: Context) -> Any:
     from liger_dev.skeleton import skeleton
 
-    return skeleton(context.root).to_json()
+    return skeleton(context.root, context.request.get("overwrite", False)).to_json()
 
 
 def no_inputs(context: Context) -> Any:

@@ -205,6 +205,16 @@ def test_skeleton_keeps_what_is_there(tmp_path):
     assert skeleton(tmp_path).changes == ()
 
 
+def test_skeleton_brings_old_helpers_to_this_version(tmp_path):
+    workspace.apply(tmp_path, skeleton(tmp_path), "one")
+    helper, shared = tmp_path / "test/utils.py", tmp_path / "kernels/functional.py"
+    new = helper.read_text()
+    helper.write_text("# of an older version\n")
+    shared.write_text("# with a kernel's function\n")
+    assert skeleton(tmp_path).changes == ()
+    assert [(c.path, c.content) for c in skeleton(tmp_path, overwrite=True).changes] == [("test/utils.py", new)]
+
+
 @pytest.mark.parametrize(
     "body, expected",
     [
