@@ -28,7 +28,7 @@ _VIEWS = frozenset(
 _COPIES = frozenset(
     "clone copy_ _to_copy contiguous to resolve_conj resolve_neg _local_scalar_dense is_pinned promote_types result_type".split()
 )
-# Allowed on integers and truth values: what looks at an index before a kernel picks by it.
+# Allowed on integers and truth values: what looks at an index before a kernel picks by it, or counts what is kept.
 _LOOKS = frozenset("eq ne lt le gt ge bitwise_and bitwise_or logical_and logical_or logical_not any all".split())
 # Allowed on what kernels wrote: the last step over one partial result a program.
 _FINISHING = frozenset(("sum",))
@@ -48,7 +48,7 @@ class Trace:
 
 
 class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes every ATen operation that is neither an allocation, a view, a copy nor the sum of partial results."""
+    """Notes every ATen operation that is neither an allocation, a view, a copy, a count nor the sum of partial results."""
 
     def __init__(self, trace: Trace) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -64,10 +64,13 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._keep(made)
         elif short == "copy_":
             self.partial.pop(args[0].untyped_storage()._cdata, None)
-        elif short in _VIEWS or short in _COPIES:
+        elif short in _VIEWS:
             pass
+        elif short in _COPIES:
+            if self._is_partial(args):
+                self._keep(made)
         elif short in _LOOKS and not any(isinstance(x, torch.Tensor) and x.is_floating_point() for x in args):
-            pass
+            self._keep(made)
         elif self._finishes(short, args):
             self._keep(made)
         else:
@@ -79,10 +82,15 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.partial |= {tensor.untyped_storage()._cdata: tensor.untyped_storage() for tensor in tensors}
 
     def _finishes(self, name: str, args: Any) -> bool:
-        tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
-        if not tensors or any(tensor.untyped_storage()._cdata not in self.partial for tensor in tensors):
+        if not self._is_partial(args):
             return False
-        return name in _FINISHING or (name in _ON_SCALARS and all(tensor.numel() == 1 for tensor in tensors))
+        single = all(arg.numel() == 1 for arg in args if isinstance(arg, torch.Tensor))
+        return name in _FINISHING or (name in _ON_SCALARS and single)
+
+    def _is_partial(self, args: Any) -> bool:
+        """Whether all tensors among the arguments are a kernel's to write, counts, or made of these."""
+        tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
+        return bool(tensors) and all(tensor.untyped_storage()._cdata in self.partial for tensor in tensors)
 
 
 @contextlib.contextmanager
