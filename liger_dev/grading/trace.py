@@ -29,7 +29,10 @@ _COPIES = frozenset(
     "clone copy_ _to_copy contiguous to resolve_conj resolve_neg _local_scalar_dense is_pinned promote_types result_type".split()
 )
 # Allowed on integers and truth values: what looks at an index before a kernel picks by it, or counts what is kept.
-_LOOKS = frozenset("eq ne lt le gt ge bitwise_and bitwise_or logical_and logical_or logical_not any all".split())
+_LOOKS = frozenset(
+    "eq ne lt le gt ge bitwise_and bitwise_or logical_and logical_or logical_not any all "
+    "__and__ __or__ bitwise_not is_nonzero".split()
+)
 # Allowed on what kernels wrote: the last step over one partial result a program.
 _FINISHING = frozenset(("sum",))
 _ON_SCALARS = frozenset(("div", "mul", "add", "sub", "neg", "clamp_min", "clamp_max", "clamp"))
