@@ -28,7 +28,7 @@ new: $(STAMP)
 	$(BIN)/liger-dev new $(KERNEL) --yes $(ARGS)
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # Kernels' tests run on the GPU where there is one; of the tool's own tests, those that need it.
 gpu-test: $(STAMP)

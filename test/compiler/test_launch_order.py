@@ -84,7 +84,7 @@ def scheduled_kernels(graph):
             "return (torch.softmax(w, 0)[:, None, None] * x).sum(0)",
             {"x": ("L", "B", "H"), "w": ("L",)},
             [("", "L", "row_max", "denominator"), ("BH", "L", "y")],
-            [("L", "BH", "dx", "dot", "product"), ("", "L", "dw")],
+            [("BH", "L", "dx", "dot", "dw")],
         ),
         (
             "return (torch.logsumexp(x, -1) * w).sum() / w.sum()",
@@ -115,7 +115,7 @@ def test_launches(body, shapes, forward, backward):
         (
             "sink_softmax",
             [("BNT", "S", "y", "row_max", "highest", "denominator")],
-            [("BNT", "S", "dx", "difference"), ("N", "BT", "dsink")],
+            [("BNT", "S", "dx", "total"), ("N", "BT", "dsink")],
         ),
         (
             "attn_res",
