@@ -27,9 +27,10 @@ _IGNORED = ".liger-dev/"
 def skeleton(root: Path, overwrite: bool = False) -> ChangeSet:
     """The missing files of a workspace. One that exists stays as it is, but `.gitignore` gets the runs' folder;
     `overwrite` also brings the helpers that all kernels and tests share to this version's."""
-    wanted = [path for path in FILES if workspace.read(root, path) is None or overwrite and path in HELPERS]
+    there = {path: workspace.read(root, path) for path in FILES}
+    wanted = [path for path, text in there.items() if text is None or overwrite and path in HELPERS]
     texts = render_all((f"{path}.jinja" for path in wanted), {})
-    changes = [Change(p, texts[p], workspace.base_of(root, p)) for p in wanted if workspace.read(root, p) != texts[p]]
+    changes = [Change(p, texts[p], workspace.base_of(root, p)) for p in wanted if there[p] != texts[p]]
     ignored = workspace.read(root, ".gitignore") or ""
     if _IGNORED.rstrip("/") not in {line.strip().strip("/") for line in ignored.splitlines()}:
         text = ignored + ("\n" if ignored and not ignored.endswith("\n") else "") + f"{_IGNORED}\n"

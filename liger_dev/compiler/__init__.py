@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from liger_dev.compiler.absorb import absorb_sums
 from liger_dev.compiler.autodiff import differentiate
 from liger_dev.compiler.autodiff import leaf_names
 from liger_dev.compiler.autodiff import name_gradients
@@ -26,7 +27,6 @@ from liger_dev.compiler.optional import find_neutrals
 from liger_dev.compiler.options import Options
 from liger_dev.compiler.partition import partition
 from liger_dev.compiler.schedule import forward_launches
-from liger_dev.compiler.simplify import absorb_sums
 from liger_dev.compiler.simplify import simplify
 from liger_dev.compiler.small_sizes import least_taken
 from liger_dev.compiler.thresholds import find_thresholds

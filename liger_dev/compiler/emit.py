@@ -6,8 +6,8 @@ from liger_dev.compiler.emit_looped import LoopedRows
 from liger_dev.compiler.emit_scattered import ScatteredRows
 from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Value
+from liger_dev.compiler.kernel_text import KernelText
 from liger_dev.compiler.schedule import KernelSpec
-from liger_dev.compiler.statements import KernelText
 from liger_dev.compiler.statements import Statements
 from liger_dev.compiler.statements import indented
 

@@ -6,13 +6,13 @@ from typing import Any
 
 from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Value
+from liger_dev.compiler.kernel_text import KernelText
 from liger_dev.compiler.options import Options
 from liger_dev.compiler.partition import Plan
 from liger_dev.compiler.schedule import KernelSpec
 from liger_dev.compiler.schedule import Launch
 from liger_dev.compiler.schedule import saved_places
 from liger_dev.compiler.schedule import specs_of
-from liger_dev.compiler.statements import KernelText
 from liger_dev.records import Reference
 
 

@@ -17,8 +17,8 @@ from liger_dev.compiler.formulas import formulas
 from liger_dev.compiler.host import Host
 from liger_dev.compiler.host import function_values
 from liger_dev.compiler.ir import Dims
+from liger_dev.compiler.kernel_text import KernelText
 from liger_dev.compiler.picks import picked
-from liger_dev.compiler.statements import KernelText
 from liger_dev.compiler.wrappers import backward_lines
 from liger_dev.compiler.wrappers import forward_lines
 from liger_dev.literals import literal

@@ -20,10 +20,8 @@ class Shapes:
 
     def axis(self, axis: str) -> str:
         """The size of one axis."""
-        for name, dims in self.tensors.items():
-            for i, dim in enumerate(dims):
-                if dim == (axis,):
-                    return f"{name}.shape[{i - len(dims)}]"
+        if own := self._dimension((axis,)):
+            return own
         size = self.graph.sizes[axis]
         if self.graph.is_given(axis):
             return size if self.given is None or size.isdigit() else self.given.setdefault(axis, size)
@@ -53,6 +51,7 @@ class Shapes:
         return re.sub(r"(\w+)\.shape\[(-?\d+)\]", found, size)
 
     def _dimension(self, dim: tuple[str, ...]) -> str:
+        """Where a tensor at hand has a dimension; empty if none has."""
         return next(
             (
                 f"{n}.shape[{i - len(dims)}]"
@@ -72,6 +71,9 @@ class Shapes:
                 return f"{name}.numel()"
             if len(dims) > 1 and {a for dim in dims[:-1] for a in dim} == set(axes):
                 return f"{name}.shape[:-1].numel()"
+        return self._times(axes)
+
+    def _times(self, axes: tuple[str, ...]) -> str:
         parts = [self.axis(axis) for axis in axes]
         return " * ".join(f"({p})" if "//" in p or " - " in p else p for p in parts) if len(parts) > 1 else parts[0]
 
@@ -112,11 +114,4 @@ class Shapes:
         return self.shared((axis,), own) or self.graph.is_given(axis) or not own
 
     def dim(self, axes: tuple[str, ...]) -> str:
-        if not axes:
-            return "1"
-        for name, dims in self.tensors.items():
-            for i, dim in enumerate(dims):
-                if dim == axes:
-                    return f"{name}.shape[{i - len(dims)}]"
-        parts = [self.axis(axis) for axis in axes]
-        return " * ".join(f"({p})" if "//" in p or " - " in p else p for p in parts) if len(parts) > 1 else parts[0]
+        return (self._dimension(axes) or self._times(axes)) if axes else "1"

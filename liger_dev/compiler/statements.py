@@ -9,6 +9,7 @@ from dataclasses import field
 from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Value
 from liger_dev.compiler.ir import is_const
+from liger_dev.compiler.kernel_text import KernelText
 from liger_dev.compiler.layout import REDUCTIONS
 from liger_dev.compiler.layout import SCANS
 from liger_dev.compiler.layout import WHOLE_ROW
@@ -56,34 +57,6 @@ FILL = {
     "cumprod": 1.0,
 }
 _MASKS = {"tile": "mask", "row": "row_mask", "col": "col_mask"}
-
-
-@dataclass(frozen=True)
-class KernelText:
-    """A kernel as text. `pointers` are its tensor arguments in order, `sizes` the axes whose sizes it takes beside
-    rows and columns, `scalars` the reference's scalar arguments, `flags` its constexprs, `statics` the arguments of the
-    reference that it branches on, `absent` the pointers that one setting of these has no tensor for; `reloads`: it
-    takes RELOAD too."""
-
-    name: str
-    pointers: tuple[str, ...]
-    sizes: tuple[str, ...]
-    scalars: tuple[str, ...]
-    flags: tuple[str, ...]
-    lines: tuple[str, ...]
-    statics: tuple[str, ...] = ()
-    absent: tuple[str, ...] = ()
-    reloads: bool = False
-
-    @property
-    def flat(self) -> bool:
-        """Whether it takes elements wherever rows begin."""
-        return any("BLOCK_SIZE" in line for line in self.lines)
-
-    @property
-    def blocks(self) -> bool:
-        """Whether it takes blocks of rows; else one program computes numbers."""
-        return any("BLOCK_ROWS" in line for line in self.lines)
 
 
 @dataclass

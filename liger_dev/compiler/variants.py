@@ -15,8 +15,8 @@ from liger_dev.compiler.branches import merged
 from liger_dev.compiler.host import Host
 from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Output
+from liger_dev.compiler.kernel_text import KernelText
 from liger_dev.compiler.naming import unique
-from liger_dev.compiler.statements import KernelText
 from liger_dev.errors import Unsupported
 from liger_dev.literals import literal
 from liger_dev.records import Reference

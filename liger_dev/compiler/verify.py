@@ -59,7 +59,7 @@ def verify(graph: Graph, reference: Reference, fn: Callable[..., Any]) -> None:
     Raises:
         Unsupported: they differ (a scalar steers control flow, say), or every gradient is zero.
     """
-    usual = {s.name: 0.7182818 if s.default is None and s.type == "float" else s.default for s in reference.scalars}
+    usual = _usual(reference)
     _verify_at(graph, reference, fn, usual, "")
     try:
         _verify_at(_twice_as_large(graph, reference, usual), reference, fn, usual, " at other sizes")
@@ -81,6 +81,11 @@ def verify(graph: Graph, reference: Reference, fn: Callable[..., Any]) -> None:
                 graph.at_least_zero.append(scalar.name)
 
 
+def _usual(reference: Reference) -> dict[str, Any]:
+    """The scalars' defaults; some number for those that have none."""
+    return {s.name: 0.7182818 if s.default is None and s.type == "float" else s.default for s in reference.scalars}
+
+
 def _twice_as_large(graph: Graph, reference: Reference, scalars: dict[str, Any]) -> Graph:
     """The graph with all axes of the reference twice as long: a trace may have taken a size for a number."""
     axes = {axis for tensor in reference.tensors for axis in tensor.shape if isinstance(axis, str)}
@@ -97,7 +102,7 @@ def _twice_as_large(graph: Graph, reference: Reference, scalars: dict[str, Any])
 def counts(graph: Graph, reference: Reference, fn: Callable[..., Any]) -> dict[str, bool]:
     """The integer arguments that are taken for the size of an axis (a number of groups), and whether they are: the graph
     agrees with the reference at another number too."""
-    usual = {s.name: 0.7182818 if s.default is None and s.type == "float" else s.default for s in reference.scalars}
+    usual = _usual(reference)
     static = {s.name for s in reference.scalars if s.choices}
     proven = {}
     for axis, name in graph.sizes.items():
