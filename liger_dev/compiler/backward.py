@@ -197,7 +197,10 @@ class _Backward:
         over, axes = set(value.attr("over")), memory_order(self.graph, value.axes)
         found = [v for v in self.graph.walk(value.args, step.loads) if v not in step.loads and along(v)]
         elsewhere = [v for v in found if along(v) != set(layout.cols)]
-        return not elsewhere and not layout.flat and over == set(layout.rows) and axes in ((), layout.cols)
+        if elsewhere or layout.flat:
+            return False
+        rows = set(layout.rows)
+        return over == rows and axes in ((), layout.cols) or not axes and over == {*rows, *layout.cols}
 
     def reductions(self, value: Value, loads: Loads | None = None) -> list[Value]:
         """The reductions that a sum's operand is made of; the operand itself may be one, of a total taken in two steps."""

@@ -100,10 +100,14 @@ def _launch(host: Host) -> dict[str, Any]:
     return {
         "grid_dimensions": {"forward": plain["forward"], "backward": strided if sums else plain["backward"]},
         "grid_description": whole
-        + (f"; in backward it strides over rows and keeps its part of {' and '.join(sums)}" if sums else ""),
+        + (f"; in backward it strides over rows and keeps its part of {_listed(sums)}" if sums else ""),
         "block_size_source": str(options.block_cols or "next_power_of_2(n_cols)"),
         "needs_sm_parallelism": bool(sums),
     }
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _axis_argument(axis: str | int) -> str | int:

@@ -42,9 +42,10 @@ class WholeRows(Statements):
             operand = acc.operand
             self.bind(operand)
             text = self.speller.text(operand)
-            if self.row_lanes.of(operand) != 0.0:
+            total = not acc.value.axes
+            if self.row_lanes.of(operand) != 0.0 or total and self.lanes.of(operand) != 0.0:
                 text = f"tl.where(mask, {text}, 0.0)"
-            reduced = f"tl.sum({text})" if not acc.value.axes else f"tl.sum({text}, axis=0, keep_dims=True)"
+            reduced = f"tl.sum({text})" if total else f"tl.sum({text}, axis=0, keep_dims=True)"
             self._guarded(acc.guard, f"{acc.name} += {reduced}")
 
     def _reload(self) -> None:

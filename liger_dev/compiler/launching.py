@@ -101,23 +101,24 @@ def _kernel(host: Host, spec: KernelSpec, device: str, stage: str, shapes: Shape
             f"n_programs = min(cdiv(n_rows, BLOCK_ROWS), {chosen or 'per_sm'} * sm_count({device}))",
         ]
         for acc in spec.accumulators:
-            shape = "(n_programs, n_cols)" if acc.value.axes else "n_programs"
+            whole = "n_programs" if acc.place.slices else "(n_programs, 1)"
+            shape = "(n_programs, n_cols)" if acc.value.axes else whole
             fresh = f"{acc.name}_partial = torch.empty({shape}, dtype=torch.float32, device={device})"
             lines.append(conditional(fresh, acc.guard))
     lines += [f"with device_guard({device}):", f"    {text.name}[({grid},)]({', '.join(args)})"]
-    lines += [line for total in spec.totals for line in _final(host, total, "", shapes)]
+    lines += [line for total in spec.totals for line in _final(host, total, "", shapes, False)]
     last_if = ""
-    for line in (line for acc in spec.accumulators for line in _final(host, acc, acc.guard, shapes)):
+    for line in (line for acc in spec.accumulators for line in _final(host, acc, acc.guard, shapes, True)):
         if not (line.startswith("if ") and line == last_if):
             lines.append(line)
         last_if = line if line.startswith("if ") else last_if if line.startswith("    ") else ""
     return lines
 
 
-def _final(host: Host, acc: Accumulator, guard: str, shapes: Shapes) -> list[str]:
-    """The gradient, or the slice of it, from its partial sums."""
+def _final(host: Host, acc: Accumulator, guard: str, shapes: Shapes, programs: bool) -> list[str]:
+    """The gradient, or the slice of it, from its partial sums: `programs` left a row each, or one number a row."""
     name, cut = acc.place.name, dict(acc.place.slices)
-    total = _final_sum(host, name, len(acc.value.axes), shapes)
+    total = _final_sum(host, acc, shapes, programs)
     if not cut and not acc.add:
         return [conditional(f"{name} = {total}", guard)]
     if not cut:
@@ -163,15 +164,21 @@ def _flag_value(flag: str) -> str:
     return f"{flag[4:].lower()} is not None" if flag.startswith("HAS_") else flag.lower()
 
 
-def _final_sum(host: Host, name: str, axes: int, shapes: Shapes) -> str:
+def _final_sum(host: Host, acc: Accumulator, shapes: Shapes, programs: bool) -> str:
+    """The sum of partial sums in the gradient's shape, and in its dtype where that is at hand."""
+    name, axes = acc.place.name, len(acc.value.axes)
     own = name.removeprefix("d")
     dims = next(i.dims for i in host.graph.inputs if i.name == own)
-    total = f"{name}_partial.sum(0)"
+    dtype = f"{own}.dtype" if own in host.saved else ""
+    if programs:
+        total, axes = f"sum_partials({name}_partial, {dtype or 'torch.float32'})", max(axes, 1)
+    else:
+        total = f"{name}_partial.sum(0)"
     if len([dim for dim in dims if dim]) > 1:
         total += f".view({f'{own}.shape' if own in host.saved else shapes.shape(dims)})"
     elif len(dims) != axes:
-        total += f".view({', '.join('-1' if d else '1' for d in dims)})"
-    return total + (f".to({own}.dtype)" if own in host.saved else "")
+        total += f".view({', '.join('-1' if d else '1' for d in dims) or '()'})"
+    return total if programs or not dtype else f"{total}.to({dtype})"
 
 
 def conditional(line: str, guard: str) -> str:

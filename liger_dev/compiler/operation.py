@@ -140,6 +140,7 @@ _HELPERS = (
     "scalable",
     "scale_in_place",
     "sm_count",
+    "sum_partials",
 )
 
 

@@ -182,6 +182,8 @@ def _host_sites(function: ast.FunctionDef, body: list[ast.AST]) -> Iterator[Site
                 yield "strides ignored", node, _text(node), _no_cast, ""
             case ast.Call(func=ast.Attribute(attr="sum"), args=[_]):
                 yield "last partial result left out", node, _text(node), _drop_last, ""
+            case ast.Call(func=ast.Name(id="sum_partials"), args=[_, _]):
+                yield "last partial result left out", node, _text(node), _drop_last, ""
             case ast.Call(func=ast.Name(id=name)) if name.startswith("check_"):
                 yield "check left out", node, _text(node), lambda call: _replace(call, ast.Constant(None)), ""
             case ast.Call(func=ast.Attribute(attr="cdiv") | ast.Name(id="cdiv"), args=[_, _]):
@@ -299,8 +301,15 @@ def _sum_in_bfloat16(node: ast.AST) -> None:
 
 
 def _drop_last(node: ast.AST) -> None:
-    assert isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute), "a site of its own kind"
-    node.func.value = ast.parse(f"({ast.unparse(node.func.value)})[:-1]", mode="eval").body
+    assert isinstance(node, ast.Call), "a site of its own kind"
+    if isinstance(node.func, ast.Attribute):
+        node.func.value = _without_last(node.func.value)
+    else:
+        node.args[0] = _without_last(node.args[0])
+
+
+def _without_last(node: ast.expr) -> ast.expr:
+    return ast.parse(f"({ast.unparse(node)})[:-1]", mode="eval").body
 
 
 def _floor(node: ast.AST) -> None:

@@ -9,7 +9,8 @@
     dquery = sum[B, L, T](keys * dscores), where dscores = shares * (dshares - sum_product)
     dweight = sum[B, L, T](query * (values * (shares * rstd * (dshares - sum_product))))
 
-Launch: a program holds BLOCK_ROWS whole rows; in backward it strides over rows and keeps its part of dquery and dweight.
+Launch: a program holds BLOCK_ROWS whole rows; in backward it strides over rows and keeps its part of dquery and
+dweight.
 """
 
 import torch
@@ -29,6 +30,7 @@ from kernels.ops.utils import persistent_settings
 from kernels.ops.utils import row_settings
 from kernels.ops.utils import row_shape
 from kernels.ops.utils import sm_count
+from kernels.ops.utils import sum_partials
 
 
 @triton.jit
@@ -430,8 +432,8 @@ def attn_res_backward(
             NUM_STAGES=NUM_STAGES,
             num_warps=num_warps,
         )
-    dquery = dquery_partial.sum(0).to(query.dtype) if needs_dquery else None
-    dweight = dweight_partial.sum(0).to(weight.dtype) if needs_dweight else None
+    dquery = sum_partials(dquery_partial, query.dtype) if needs_dquery else None
+    dweight = sum_partials(dweight_partial, weight.dtype) if needs_dweight else None
     return dvalues, dquery, dweight
 
 

@@ -6,7 +6,8 @@
     dgamma = sum[B, T](dy * squashed)
     dbeta = sum[B, T](dy)
 
-Launch: a program holds BLOCK_ROWS whole rows; in backward it strides over rows and keeps its part of dgamma and dbeta.
+Launch: a program holds BLOCK_ROWS whole rows; in backward it strides over rows and keeps its part of dalpha, dgamma
+and dbeta.
 """
 
 import torch
@@ -20,11 +21,11 @@ from kernels.ops.utils import cdiv
 from kernels.ops.utils import check_floating
 from kernels.ops.utils import check_shape
 from kernels.ops.utils import device_guard
-from kernels.ops.utils import loop_settings
 from kernels.ops.utils import persistent_settings
 from kernels.ops.utils import row_settings
 from kernels.ops.utils import row_shape
 from kernels.ops.utils import sm_count
+from kernels.ops.utils import sum_partials
 
 
 @triton.jit
@@ -64,11 +65,13 @@ def _dyt_backward_kernel(
     alpha_ptr,
     gamma_ptr,
     dx_ptr,
+    dalpha_partial_ptr,
     dgamma_partial_ptr,
     dbeta_partial_ptr,
     n_rows,
     n_cols,
     NEEDS_DX: tl.constexpr,
+    NEEDS_DALPHA: tl.constexpr,
     NEEDS_DGAMMA: tl.constexpr,
     NEEDS_DBETA: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
@@ -79,6 +82,7 @@ def _dyt_backward_kernel(
     col_mask = cols < n_cols
     alpha = tl.load(alpha_ptr).to(tl.float32)
     gamma = tl.load(gamma_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
+    dalpha = 0.0
     dgamma = tl.zeros((1, BLOCK_COLS), dtype=tl.float32)
     dbeta = tl.zeros((1, BLOCK_COLS), dtype=tl.float32)
 
@@ -93,53 +97,24 @@ def _dyt_backward_kernel(
 
         squashed = libdevice.tanh(alpha * x)
         dsquashed = dy * gamma
-        dx = dsquashed * (1.0 - squashed * squashed) * alpha
+        difference = 1.0 - squashed * squashed
+        dx = dsquashed * difference * alpha
 
         if NEEDS_DX:
             tl.store(dx_ptr + offsets, dx, mask=mask)
+        if NEEDS_DALPHA:
+            dalpha += tl.sum(dsquashed * x * difference)
         if NEEDS_DGAMMA:
             dgamma += tl.sum(dy * squashed, axis=0, keep_dims=True)
         if NEEDS_DBETA:
             dbeta += tl.sum(dy, axis=0, keep_dims=True)
 
+    if NEEDS_DALPHA:
+        tl.store(dalpha_partial_ptr + tl.program_id(0), dalpha)
     if NEEDS_DGAMMA:
         tl.store(dgamma_partial_ptr + tl.program_id(0) * n_cols + cols, dgamma, mask=col_mask)
     if NEEDS_DBETA:
         tl.store(dbeta_partial_ptr + tl.program_id(0) * n_cols + cols, dbeta, mask=col_mask)
-
-
-@triton.jit
-def _dyt_dalpha_kernel(
-    dy_ptr,
-    x_ptr,
-    alpha_ptr,
-    gamma_ptr,
-    dalpha_partial_ptr,
-    n_rows,
-    n_cols,
-    BLOCK_ROWS: tl.constexpr,
-    BLOCK_COLS: tl.constexpr,
-):
-    rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
-    row_mask = rows < n_rows
-    alpha = tl.load(alpha_ptr).to(tl.float32)
-
-    dot = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
-    for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
-        col_mask = cols < n_cols
-        mask = row_mask & col_mask
-        offsets = rows * n_cols + cols
-
-        dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
-        x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
-        gamma = tl.load(gamma_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
-
-        squashed = libdevice.tanh(alpha * x)
-        dsquashed = dy * gamma
-        dot += tl.sum(dsquashed * x * (1.0 - squashed * squashed), axis=1, keep_dims=True)
-
-    tl.store(dalpha_partial_ptr + rows, dot, mask=row_mask)
 
 
 def dyt_forward(x, alpha, gamma, beta):
@@ -176,6 +151,7 @@ def dyt_backward(dy, x, alpha, gamma, needs_dx=True, needs_dalpha=True, needs_dg
         n_cols, dy.element_size() + x.element_size(), sums=2
     )
     n_programs = min(cdiv(n_rows, BLOCK_ROWS), per_sm * sm_count(dy.device))
+    dalpha_partial = torch.empty((n_programs, 1), dtype=torch.float32, device=dy.device) if needs_dalpha else None
     dgamma_partial = torch.empty((n_programs, n_cols), dtype=torch.float32, device=dy.device) if needs_dgamma else None
     dbeta_partial = torch.empty((n_programs, n_cols), dtype=torch.float32, device=dy.device) if needs_dbeta else None
     with device_guard(dy.device):
@@ -185,11 +161,13 @@ def dyt_backward(dy, x, alpha, gamma, needs_dx=True, needs_dalpha=True, needs_dg
             alpha,
             gamma,
             dx,
+            dalpha_partial,
             dgamma_partial,
             dbeta_partial,
             n_rows,
             n_cols,
             NEEDS_DX=needs_dx,
+            NEEDS_DALPHA=needs_dalpha,
             NEEDS_DGAMMA=needs_dgamma,
             NEEDS_DBETA=needs_dbeta,
             BLOCK_ROWS=BLOCK_ROWS,
@@ -197,26 +175,9 @@ def dyt_backward(dy, x, alpha, gamma, needs_dx=True, needs_dalpha=True, needs_dg
             NUM_STAGES=NUM_STAGES,
             num_warps=num_warps,
         )
-    dgamma = dgamma_partial.sum(0).to(gamma.dtype) if needs_dgamma else None
-    dbeta = dbeta_partial.sum(0) if needs_dbeta else None
-    dalpha = None
-    if needs_dalpha:
-        dalpha_partial = torch.empty(n_rows, dtype=torch.float32, device=dy.device)
-        BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)
-        with device_guard(dy.device):
-            _dyt_dalpha_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
-                dy,
-                x,
-                alpha,
-                gamma,
-                dalpha_partial,
-                n_rows,
-                n_cols,
-                BLOCK_ROWS=BLOCK_ROWS,
-                BLOCK_COLS=BLOCK_COLS,
-                num_warps=num_warps,
-            )
-        dalpha = dalpha_partial.sum(0).view(1).to(alpha.dtype)
+    dalpha = sum_partials(dalpha_partial, alpha.dtype) if needs_dalpha else None
+    dgamma = sum_partials(dgamma_partial, gamma.dtype) if needs_dgamma else None
+    dbeta = sum_partials(dbeta_partial, torch.float32) if needs_dbeta else None
     return dx, dalpha, dgamma, dbeta
 
 

@@ -25,6 +25,7 @@ from kernels.ops.utils import persistent_settings
 from kernels.ops.utils import row_settings
 from kernels.ops.utils import row_shape
 from kernels.ops.utils import sm_count
+from kernels.ops.utils import sum_partials
 
 
 @triton.jit
@@ -183,7 +184,7 @@ def fused_add_rms_norm_backward(dy, dsummed, weight, summed, rstd, needs_dx=True
             RELOAD=n_cols > WIDE_ROW,
             num_warps=num_warps,
         )
-    dweight = dweight_partial.sum(0).to(weight.dtype) if needs_dweight else None
+    dweight = sum_partials(dweight_partial, weight.dtype) if needs_dweight else None
     return dx, dweight
 
 

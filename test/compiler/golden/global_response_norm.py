@@ -7,7 +7,8 @@
     dgamma = sum[B](sum[T](dy * x * response))
     dbeta = sum[B](sum[T](dy))
 
-Launch: a program takes BLOCK_ROWS rows, block of columns by block; in backward it strides over rows and keeps its part of dgamma and dbeta.
+Launch: a program takes BLOCK_ROWS rows, block of columns by block; in backward it strides over rows and keeps its part
+of dgamma and dbeta.
 """
 
 import torch
@@ -28,6 +29,7 @@ from kernels.ops.utils import persistent_settings
 from kernels.ops.utils import row_settings
 from kernels.ops.utils import row_shape
 from kernels.ops.utils import sm_count
+from kernels.ops.utils import sum_partials
 
 
 @triton.jit
@@ -601,8 +603,8 @@ def global_response_norm_backward(
                 NUM_STAGES=NUM_STAGES,
                 num_warps=num_warps,
             )
-        dgamma = dgamma_partial.sum(0).to(gamma.dtype) if needs_dgamma else None
-        dbeta = dbeta_partial.sum(0) if needs_dbeta else None
+        dgamma = sum_partials(dgamma_partial, gamma.dtype) if needs_dgamma else None
+        dbeta = sum_partials(dbeta_partial, torch.float32) if needs_dbeta else None
     else:
         dgamma = torch.empty_like(gamma) if needs_dgamma else None
         dbeta = torch.empty(gamma.shape, dtype=torch.float32, device=dy.device) if needs_dbeta else None

@@ -6,7 +6,8 @@
     dweight = sum[B, T](dy * x_hat)
     dbias = sum[B, T](dy)
 
-Launch: a program holds BLOCK_ROWS whole rows; in backward it strides over rows and keeps its part of dweight and dbias.
+Launch: a program holds BLOCK_ROWS whole rows; in backward it strides over rows and keeps its part of dweight and
+dbias.
 """
 
 import torch
@@ -24,6 +25,7 @@ from kernels.ops.utils import persistent_settings
 from kernels.ops.utils import row_settings
 from kernels.ops.utils import row_shape
 from kernels.ops.utils import sm_count
+from kernels.ops.utils import sum_partials
 
 
 @triton.jit
@@ -205,8 +207,8 @@ def layer_norm_backward(dy, x, weight, mean, rstd, needs_dx=True, needs_dweight=
             RELOAD=n_cols > WIDE_ROW,
             num_warps=num_warps,
         )
-    dweight = dweight_partial.sum(0).to(weight.dtype) if needs_dweight else None
-    dbias = dbias_partial.sum(0) if needs_dbias else None
+    dweight = sum_partials(dweight_partial, weight.dtype) if needs_dweight else None
+    dbias = sum_partials(dbias_partial, torch.float32) if needs_dbias else None
     return dx, dweight, dbias
 
 

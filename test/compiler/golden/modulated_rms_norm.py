@@ -24,6 +24,7 @@ from kernels.ops.utils import persistent_settings
 from kernels.ops.utils import row_settings
 from kernels.ops.utils import row_shape
 from kernels.ops.utils import sm_count
+from kernels.ops.utils import sum_partials
 
 
 @triton.jit
@@ -221,7 +222,7 @@ def modulated_rms_norm_backward(dy, x, weight, scale, rstd, needs_dx=True, needs
             RELOAD=n_cols > WIDE_ROW,
             num_warps=num_warps,
         )
-    dweight = dweight_partial.sum(0).to(weight.dtype) if needs_dweight else None
+    dweight = sum_partials(dweight_partial, weight.dtype) if needs_dweight else None
     n_rows, n_cols = scale.numel(), dy.shape[-2]
     dscale = torch.empty_like(scale) if needs_dscale else None
     if needs_dscale:

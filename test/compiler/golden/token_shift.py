@@ -24,6 +24,7 @@ from kernels.ops.utils import persistent_settings
 from kernels.ops.utils import row_settings
 from kernels.ops.utils import row_shape
 from kernels.ops.utils import sm_count
+from kernels.ops.utils import sum_partials
 
 
 @triton.jit
@@ -141,7 +142,7 @@ def token_shift_backward(dy, x, mix, needs_dx=True, needs_dmix=True):
             NUM_STAGES=NUM_STAGES,
             num_warps=num_warps,
         )
-    dmix = dmix_partial.sum(0).to(mix.dtype) if needs_dmix else None
+    dmix = sum_partials(dmix_partial, mix.dtype) if needs_dmix else None
     return dx, dmix
 
 
