@@ -17,14 +17,17 @@ from pathlib import Path
 from liger_dev.errors import BadInput
 
 FILE_NAME = "all_benchmark_data.csv"
+# The second stands for the first where a pass can't be replayed: what its kernels take, without the time between them.
+DEVICE_TIMES = ("device_time", "kernel_time")
 
 
 @dataclass(frozen=True)
 class Measurement:
     """One row: a provider's median and 20 % and 80 % quantiles of one metric, in one mode, at one x.
 
-    `metric_name` is `speed` (ms a call), `device_time` (ms on the device alone), `memory` (peak MB) or
-    `bandwidth_share` (of the measured copy bandwidth). `extra_benchmark_config_str` is JSON: the sizes that were
+    `metric_name` is `speed` (ms a call), `device_time` (ms on the device alone, as a replay takes it), `kernel_time` (the
+    sum of its kernels' durations, where no replay is possible), `memory` (peak MB) or `bandwidth_share` (of the measured
+    copy bandwidth). `extra_benchmark_config_str` is JSON: the sizes that were
     held fixed, and the dtype. `kernel_operation_mode` is `forward`, `backward` or `full`.
     """
 

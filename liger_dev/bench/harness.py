@@ -1,6 +1,5 @@
 """What a benchmark script calls: its spec and its command line in, CSV rows and an exit code out."""
 
-import argparse
 import gc
 import json
 import os
@@ -9,7 +8,6 @@ import time
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version
@@ -20,35 +18,34 @@ import torch
 from liger_dev import __version__
 from liger_dev import measured
 from liger_dev.bench import samples as sampled
+from liger_dev.bench.arguments import Options
+from liger_dev.bench.arguments import parse_options
+from liger_dev.bench.csv import DEVICE_TIMES
 from liger_dev.bench.csv import Key
 from liger_dev.bench.csv import Measurement
 from liger_dev.bench.csv import append
 from liger_dev.bench.csv import key
 from liger_dev.bench.csv import read
 from liger_dev.bench.csv import tagged
-from liger_dev.bench.csv import target
 from liger_dev.bench.device import device_lock
 from liger_dev.bench.device import device_state
 from liger_dev.bench.limits import copy_bandwidth
-from liger_dev.bench.measure import CANDIDATE
-from liger_dev.bench.measure import METRICS
-from liger_dev.bench.measure import UNITS
-from liger_dev.bench.measure import BenchmarkSpec
-from liger_dev.bench.measure import Series
-from liger_dev.bench.measure import Setting
 from liger_dev.bench.measure import compile_at
 from liger_dev.bench.measure import fitting
 from liger_dev.bench.measure import measure_at
-from liger_dev.bench.models import MODELS
 from liger_dev.bench.passes import MODES
+from liger_dev.bench.spec import CANDIDATE
+from liger_dev.bench.spec import REFERENCE
+from liger_dev.bench.spec import UNITS
+from liger_dev.bench.spec import BenchmarkSpec
+from liger_dev.bench.spec import Series
+from liger_dev.bench.spec import Setting
+from liger_dev.bench.spec import Spoiled
 from liger_dev.bench.statistics import Comparison
 from liger_dev.bench.statistics import compare_with_fastest
 from liger_dev.bench.statistics import quantiles
-from liger_dev.bench.sweeps import DEFAULT_TOKENS
-from liger_dev.bench.sweeps import SWEEP_MODES
 from liger_dev.bench.sweeps import Sweep
 from liger_dev.bench.sweeps import chosen_sweep
-from liger_dev.bench.timing import BUDGET_S
 from liger_dev.errors import BAD_INPUT
 from liger_dev.errors import KERNEL_FAILED
 from liger_dev.errors import PASSED
@@ -57,24 +54,6 @@ from liger_dev.errors import LigerDevError
 __all__ = ["BenchmarkSpec", "run"]
 
 AGAIN = "liger_again"
-
-
-@dataclass(frozen=True)
-class Options:
-    """A benchmark script's command line. `x_values` are empty unless the user gave some."""
-
-    overwrite: bool
-    modes: tuple[str, ...]
-    metrics: tuple[str, ...]
-    dtype: str
-    out: Path
-    sweep_mode: str
-    models: tuple[str, ...]
-    tokens: int
-    x_values: tuple[int, ...]
-    budget_s: float
-    compile_first: bool
-    noise: bool
 
 
 def run(spec: BenchmarkSpec, argv: Sequence[str]) -> int:
@@ -93,39 +72,16 @@ def run(spec: BenchmarkSpec, argv: Sequence[str]) -> int:
     except LigerDevError as error:
         print(error, file=sys.stderr)
         return error.exit_code
+    except Spoiled as spoiled:
+        _say(f"{spoiled}; going on in a new process, {spoiled.option.removeprefix('--').replace('-', ' ')} of it")
+        return go_on([sys.executable, spec.script, *argv, spoiled.option, f"{spoiled.what}={spoiled.reason}"])
 
 
-def parse_options(spec: BenchmarkSpec, argv: Sequence[str]) -> Options:
-    """The command line's options; modes and metrics in their usual order, however they were typed."""
-    parser = argparse.ArgumentParser(description=f"Speed and memory of {spec.kernel_name} against its baselines.")
-    parser.add_argument("--overwrite", action="store_true", help="measure rows again that the CSV file has")
-    parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES)
-    parser.add_argument("--metrics", nargs="+", choices=METRICS, default=METRICS)
-    parser.add_argument("--dtype", choices=("bfloat16", "float16", "float32"), default=spec.config.get("dtype"))
-    parser.add_argument("--out", type=Path, help="the CSV file (default: benchmark/data, see LIGER_BENCH_TARGET)")
-    parser.add_argument("--sweep-mode", choices=SWEEP_MODES, default="size", help="what varies (default: size)")
-    parser.add_argument("--model", nargs="+", choices=tuple(MODELS), default=(), help="whose sizes to take")
-    parser.add_argument("--bt", type=int, default=DEFAULT_TOKENS, help="tokens in a sweep over models (default: 4096)")
-    parser.add_argument("--x", type=int, nargs="+", default=(), help="the sizes to measure instead of the script's own")
-    parser.add_argument("--budget", type=float, default=BUDGET_S, help="seconds for more than twenty samples")
-    parser.add_argument("--compile-first", action="store_true", help="compile all sizes, which runs beside other such")
-    parser.add_argument("--noise", action="store_true", help="measure the kernel against itself: what is no difference")
-    given = parser.parse_args(argv)
-    data = Path(spec.script).resolve().parents[1] / "data"
-    return Options(
-        overwrite=given.overwrite,
-        modes=tuple(mode for mode in MODES if mode in given.modes),
-        metrics=tuple(metric for metric in METRICS if metric in given.metrics),
-        dtype=given.dtype or "bfloat16",
-        out=given.out or target(data, os.environ),
-        sweep_mode=given.sweep_mode,
-        models=tuple(given.model),
-        tokens=given.bt,
-        x_values=tuple(given.x),
-        budget_s=given.budget,
-        compile_first=given.compile_first,
-        noise=given.noise,
-    )
+def go_on(command: Sequence[str]) -> int:
+    """Becomes a new process, so that nothing of this one, its memory on the device included, is left."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(command[0], list(command))
 
 
 def _sweep_of(spec: BenchmarkSpec, options: Options) -> Sweep:
@@ -146,7 +102,7 @@ def _measure(spec: BenchmarkSpec, sweep: Sweep, options: Options) -> int:
     wanted = replace(sweep, points={x: sizes for x, sizes in sweep.points.items() if x not in skipped})
     if not wanted.points:
         return PASSED
-    setting = Setting(spec, wanted, options.dtype, options.modes, options.metrics, 0.0, options.budget_s, _say)
+    setting = _setting(spec, wanted, options, options.metrics)
     if options.compile_first:
         with device_lock(shared=True):
             for x in wanted.points:
@@ -184,6 +140,11 @@ def _measure_points(setting: Setting, options: Options, gpu: str) -> int:
     return PASSED
 
 
+def _setting(spec: BenchmarkSpec, sweep: Sweep, options: Options, metrics: tuple[str, ...]) -> Setting:
+    taken = (spec, sweep, options.dtype, options.modes, metrics, 0.0, options.budget_s, _say)
+    return Setting(*taken, options.no_replay, options.without)
+
+
 def _noise(spec: BenchmarkSpec, sweep: Sweep, options: Options) -> int:
     """The kernel against itself: what the harness can tell apart. The samples are kept, the CSV gets no row."""
     providers = {CANDIDATE: spec.providers[CANDIDATE], AGAIN: spec.providers[CANDIDATE]}
@@ -191,7 +152,7 @@ def _noise(spec: BenchmarkSpec, sweep: Sweep, options: Options) -> int:
     metrics = tuple(metric for metric in options.metrics if metric != "memory")
     verdicts = []
     with device_lock():
-        setting = Setting(twice, sweep, options.dtype, options.modes, metrics, copy_bandwidth(), options.budget_s, _say)
+        setting = replace(_setting(twice, sweep, options, metrics), bandwidth=copy_bandwidth())
         for x in sweep.points:
             before = device_state()
             series = [one for one in measure_at(setting, x) if one.metric in metrics]
@@ -224,9 +185,20 @@ def _op_digest(spec: BenchmarkSpec) -> str:
 
 
 def _is_present(spec: BenchmarkSpec, sweep: Sweep, options: Options, x: int | str, gpu: str, present: set[Key]) -> bool:
-    """Whether the kernel's own rows are there: a baseline may have been left out for a reason that lasts."""
-    series = [Series(CANDIDATE, mode, metric, (0.0,)) for mode in options.modes for metric in options.metrics]
-    return all(key(row) in present for row in to_rows(spec, sweep, options.dtype, x, series, gpu))
+    """Whether the kernel's own rows are there, and the reference's of passes that the kernel does not have.
+
+    Another baseline may have been left out for a reason that lasts.
+    """
+
+    def there(provider: str, mode: str, metric: str) -> bool:
+        names = DEVICE_TIMES if metric == "device_time" else (metric,)
+        series = [Series(provider, mode, name, (0.0,)) for name in names]
+        return any(key(row) in present for row in to_rows(spec, sweep, options.dtype, x, series, gpu))
+
+    wanted = [(mode, metric) for mode in options.modes for metric in options.metrics]
+    return any(there(CANDIDATE, *one) for one in wanted) and all(
+        there(CANDIDATE, *one) or there(REFERENCE, *one) for one in wanted
+    )
 
 
 def to_rows(
@@ -267,8 +239,9 @@ def _print_point(sweep: Sweep, x: int | str, series: Sequence[Series]) -> list[C
     found = []
     for mode in MODES:
         for metric in ("speed", "device_time"):
-            samples = {one.provider: one.samples for one in series if (one.mode, one.metric) == (mode, metric)}
-            comparison = compare_with_fastest(CANDIDATE, samples)
+            names = DEVICE_TIMES if metric == "device_time" else (metric,)
+            samples = {one.provider: one.samples for one in series if one.mode == mode and one.metric in names}
+            comparison = compare_with_fastest(CANDIDATE, samples, metric)
             if comparison is not None:
                 found.append(comparison)
                 _say(f"{sweep.x_name}={x:<7} {mode:8} {metric:15} {in_words(comparison)}")

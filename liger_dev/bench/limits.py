@@ -1,7 +1,4 @@
-"""What the device can do at best, and what a pass must move: time becomes a share of the copy bandwidth.
-
-A share above 1 can't be: the time was not that of the work, and nothing measured with it is to be believed.
-"""
+"""A device in, the bytes a second that it can move at best out; a provider in, the bytes that its passes must move out."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -16,17 +13,9 @@ from liger_dev.bench.passes import differentiable
 from liger_dev.bench.passes import gradient_leaves
 from liger_dev.bench.passes import random_gradients
 from liger_dev.bench.timing import event_ms
-from liger_dev.errors import KERNEL_FAILED
-from liger_dev.errors import LigerDevError
 
 PROBE_BYTES = 2**30
 PROBE_SAMPLES = 20
-
-
-class ImpossibleFigure(LigerDevError):
-    """A measured time is shorter than the device's memory allows."""
-
-    exit_code = KERNEL_FAILED
 
 
 def copy_bandwidth() -> float:
@@ -75,6 +64,7 @@ def bytes_moved(function: Provider, inputs: Sequence[Any], modes: Iterable[str])
     if tuple(modes) == ("forward",):
         return {"forward": forward}
     ends = differentiable(outputs)
+    saved += _kept_elsewhere(ends)
     grad_outputs = random_gradients(ends)
     read = {_address(tensor): _content(tensor) for tensor in (*grad_outputs, *saved)}
     found = torch.autograd.grad(ends, gradient_leaves(inputs), grad_outputs, allow_unused=True)
@@ -87,6 +77,21 @@ def bytes_moved(function: Provider, inputs: Sequence[Any], modes: Iterable[str])
         backward = count_bytes([*grad_outputs, *saved]) + count_bytes(written)
         moved = {"forward": forward, "backward": backward, "full": full}
     return {mode: size for mode, size in moved.items() if mode in modes}
+
+
+def _kept_elsewhere(ends: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Tensors that a forward keeps for its backward as plain attributes of the node between them."""
+    found: list[torch.Tensor] = []
+    nodes: list[Any] = [end.grad_fn for end in ends]
+    seen = set()
+    while nodes:
+        node = nodes.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        found += [value for value in getattr(node, "__dict__", {}).values() if isinstance(value, torch.Tensor)]
+        nodes += [following for following, _ in node.next_functions]
+    return found
 
 
 def _address(tensor: torch.Tensor) -> int:
@@ -116,20 +121,3 @@ def fewest(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
         for mode, size in count.items():
             best[mode] = min(size, best.get(mode, size))
     return best
-
-
-def bandwidth_share(size: int, milliseconds: float, bandwidth: float, where: str) -> float:
-    """`size` bytes in so many milliseconds as a share of `bandwidth` bytes a second.
-
-    Raises:
-        ImpossibleFigure: the share exceeds 1. `where` names provider, mode and size.
-    """
-    share = size / (milliseconds * 1e-3) / bandwidth
-    if share > 1.0:
-        raise ImpossibleFigure(
-            f"{size / 1e6:.1f} MB in {milliseconds:.4f} ms is {share:.2f} of the measured copy bandwidth of "
-            f"{bandwidth / 1e12:.2f} TB/s, which can't be",
-            where,
-            "check that the kernel does its work: that it writes every output, and that it runs on the timed stream",
-        )
-    return share

@@ -1,9 +1,9 @@
 """A benchmark's spec and one x in, the samples of every provider, mode and metric at that x out."""
 
-import inspect
-
 from collections.abc import Callable
+from collections.abc import Container
 from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field
 from statistics import median
@@ -16,7 +16,7 @@ from liger_dev.bench.honesty import check_outputs
 from liger_dev.bench.honesty import check_streams
 from liger_dev.bench.honesty import distance
 from liger_dev.bench.honesty import tensors
-from liger_dev.bench.limits import bandwidth_share
+from liger_dev.bench.kernel_time import kernel_times
 from liger_dev.bench.limits import bytes_moved
 from liger_dev.bench.limits import fewest
 from liger_dev.bench.memory import available_megabytes
@@ -26,87 +26,19 @@ from liger_dev.bench.memory import split_by_fit
 from liger_dev.bench.passes import Pass
 from liger_dev.bench.passes import Provider
 from liger_dev.bench.passes import eager_pass
-from liger_dev.bench.sweeps import Sweep
+from liger_dev.bench.roofline import check_share
+from liger_dev.bench.roofline import share
+from liger_dev.bench.spec import CANDIDATE
+from liger_dev.bench.spec import REFERENCE
+from liger_dev.bench.spec import Series
+from liger_dev.bench.spec import Setting
+from liger_dev.bench.spec import Spoiled
+from liger_dev.bench.spec import make_inputs
+from liger_dev.bench.timing import MAX_SAMPLES
 from liger_dev.bench.timing import graph_pass
 from liger_dev.bench.timing import time_interleaved
-from liger_dev.errors import BadInput
 from liger_dev.errors import KernelFailed
 from liger_dev.errors import LigerDevError
-
-METRICS = ("speed", "device_time", "memory")
-UNITS = {"speed": "ms", "device_time": "ms", "memory": "MB", "bandwidth_share": "1"}
-CANDIDATE = "liger"
-REFERENCE = "torch"
-
-Report = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class BenchmarkSpec:
-    """What a benchmark script states.
-
-    Args:
-        make_inputs: takes sizes by name, `dtype` and `device`; returns a provider's positional arguments.
-        providers: functions of those arguments by name; `liger` is the one that is judged. None is not installed.
-        x_name, x_label, x_values: the size that varies, what the plot's axis calls it, and its values.
-        config: the sizes held fixed, by name, and the dtype's name under `dtype`.
-        script: the script's `__file__`; rows go to `../data` beside it.
-    """
-
-    kernel_name: str
-    make_inputs: Callable[..., tuple[Any, ...]]
-    providers: Mapping[str, Provider | None]
-    x_name: str
-    x_label: str
-    x_values: tuple[int, ...]
-    config: Mapping[str, int | float | str]
-    script: str
-
-
-@dataclass(frozen=True)
-class Series:
-    """The samples of one provider, mode and metric at one x, in the metric's unit."""
-
-    provider: str
-    mode: str
-    metric: str
-    samples: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What all measurements of a sweep share.
-
-    `bandwidth` is the device's copy bandwidth in bytes a second, `budget_s` the seconds that a provider's samples of
-    one metric and mode may take beyond the twenty that it gets anyhow, `report` takes a sentence for the user.
-    """
-
-    spec: BenchmarkSpec
-    sweep: Sweep
-    dtype: str
-    modes: tuple[str, ...]
-    metrics: tuple[str, ...]
-    bandwidth: float
-    budget_s: float
-    report: Report
-
-    @property
-    def providers(self) -> dict[str, Provider]:
-        return {name: function for name, function in self.spec.providers.items() if function is not None}
-
-
-def make_inputs(spec: BenchmarkSpec, sizes: Mapping[str, Any], dtype: str, device: str) -> tuple[Any, ...]:
-    """A provider's own arguments, random and the same at each call. Raises BadInput for a size that nobody gives."""
-    wanted = [name for name in inspect.signature(spec.make_inputs).parameters if name not in ("dtype", "device")]
-    missing = [name for name in wanted if name not in sizes]
-    if missing:
-        raise BadInput(
-            f"make_inputs takes the size '{missing[0]}', which neither config nor x_name gives",
-            spec.script,
-            "add it to benchmark_fixed_config in the profile",
-        )
-    torch.manual_seed(0)
-    return spec.make_inputs(**{name: sizes[name] for name in wanted}, dtype=getattr(torch, dtype), device=device)
 
 
 def fitting(setting: Setting) -> tuple[tuple[int | str, ...], tuple[int | str, ...]]:
@@ -123,11 +55,19 @@ def fitting(setting: Setting) -> tuple[tuple[int | str, ...], tuple[int | str, .
 
 
 def compile_at(setting: Setting, x: int | str) -> None:
-    """One pass of every provider: what it compiles is on disk, and need not be compiled again when it is measured."""
+    """One pass of every provider: what it compiles is on disk, and need not be compiled again when it is measured.
+
+    Raises:
+        Spoiled: a provider can't be captured, which had better be known before anyone waits for the device.
+    """
     torch.compiler.reset()
     mode = "forward" if setting.modes == ("forward",) else "full"
     point = _Point(setting, x)
     point.each("compiling", lambda function: _run_once(eager_pass(function, point.inputs(), mode)))
+    if "device_time" in setting.metrics:
+        point.each(
+            "device_time", lambda function: graph_pass(function, point.inputs(), mode), except_for=setting.no_replay
+        )
     free_unused()
 
 
@@ -150,6 +90,12 @@ def measure_at(setting: Setting, x: int | str) -> list[Series]:
     torch.compiler.reset()
     point = _Point(setting, x)
     series: list[Series] = []
+    for name in point.left_out:
+        setting.report(f"{name} is left out ({point.where('measuring')}): {setting.without[f'{name}@{x}']}")
+    for name in (name for name in setting.no_replay if name in point.providers):
+        setting.report(
+            f"{name} can't be replayed ({point.where('measuring')}), so its kernels are timed one by one: {setting.no_replay[name]}"
+        )
     point.check_baselines()
     moved = point.bytes_moved()
     for mode in setting.modes:
@@ -158,7 +104,8 @@ def measure_at(setting: Setting, x: int | str) -> list[Series]:
         if "speed" in setting.metrics:
             series += point.times("speed", mode, eager_pass, moved)
         if "device_time" in setting.metrics:
-            series += point.times("device_time", mode, graph_pass, moved)
+            series += point.times("device_time", mode, graph_pass, moved, except_for=setting.no_replay)
+            series += point.kernel_times(mode, moved)
     point.check_candidate()
     free_unused()
     return [one for one in series if (one.provider, one.mode) not in point.shares_work]
@@ -182,14 +129,23 @@ class _Point:
     def where(self, doing: str) -> str:
         return f"{doing}, {self.setting.sweep.x_name}={self.x}"
 
-    def each(self, doing: str, work: Callable[[Provider], Any]) -> dict[str, Any]:
-        """What `work` returns for each provider that it succeeds for.
+    @property
+    def providers(self) -> dict[str, Provider]:
+        return self.setting.providers(self.x)
 
-        A provider that fails is left out from then on, or, if only its capture fails, of the device times.
+    @property
+    def left_out(self) -> list[str]:
+        return [name for name in self.setting.spec.providers if f"{name}@{self.x}" in self.setting.without]
+
+    def each(self, doing: str, work: Callable[[Provider], Any], except_for: Container[str] = ()) -> dict[str, Any]:
+        """What `work` returns for each provider that it succeeds for. One that fails is left out from then on.
+
+        Raises:
+            Spoiled: a baseline, or any provider's capture, left this process unfit.
         """
         results = {}
-        for name, function in self.setting.providers.items():
-            if name in self.failed:
+        for name, function in self.providers.items():
+            if name in self.failed or name in except_for:
                 continue
             try:
                 results[name] = work(function)
@@ -201,16 +157,17 @@ class _Point:
         return results
 
     def _give_up(self, name: str, doing: str, error: Exception) -> None:
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        reason = _first_reason(error)
         if doing == "device_time":
-            self.setting.report(f"{name} has no device time ({self.where(doing)}): {reason}")
-        elif name == CANDIDATE:
+            raise Spoiled("--no-replay", name, reason) from error
+        if name == CANDIDATE:
             raise KernelFailed(
                 f"the kernel fails: {reason}", self.where(doing), "run its tests at this size"
             ) from error
-        else:
-            self.setting.report(f"{name} fails and is left out ({self.where(doing)}): {reason}")
-            self.failed.add(name)
+        self.setting.report(f"{name} fails and is left out ({self.where(doing)}): {reason}")
+        self.failed.add(name)
+        if not is_fit():
+            raise Spoiled("--without", f"{name}@{self.x}", reason) from error
 
     def check_baselines(self) -> None:
         """Leaves out a baseline whose outputs are not the reference's: its time would be that of something else."""
@@ -228,7 +185,7 @@ class _Point:
 
     def check_candidate(self) -> None:
         """Raises KernelFailed if the candidate, now that it was timed, does not do its work."""
-        providers = self.setting.providers
+        providers = self.providers
         if CANDIDATE in providers and REFERENCE in providers and REFERENCE not in self.failed:
             inputs = self.inputs()
             with torch.no_grad():
@@ -239,8 +196,8 @@ class _Point:
         modes = self.setting.modes
         counts = self.each("counting bytes", lambda function: bytes_moved(function, self.inputs(), modes))
         for name, count in counts.items():
-            if "backward" in modes and "backward" not in count and name != CANDIDATE:
-                self.setting.report(f"{name} has its gradients from forward, so that its full pass alone is compared")
+            if "backward" in modes and "backward" not in count:
+                self.setting.report(f"{name} has its gradients from forward, so that its full pass alone is measured")
                 self.shares_work.update({(name, "forward"), (name, "backward")})
         return fewest(counts.values())
 
@@ -249,22 +206,64 @@ class _Point:
         return [Series(name, mode, "memory", tuple(values)) for name, values in peaks.items()]
 
     def times(
-        self, metric: str, mode: str, build: Callable[[Provider, tuple[Any, ...], str], Pass], moved: Mapping[str, int]
+        self,
+        metric: str,
+        mode: str,
+        build: Callable[[Provider, tuple[Any, ...], str], Pass],
+        moved: Mapping[str, int],
+        except_for: Container[str] = (),
     ) -> list[Series]:
         free_unused()
-        ready = self.each(metric, lambda function: _run_once(build(function, self.inputs(), mode)))
-        kept = {name: one for name, one in ready.items() if (name, mode) not in self.shares_work}
-        samples = time_interleaved(kept, seed=self.setting.sweep.elements(self.x), budget_s=self.setting.budget_s)
+        no_pass = {name for name, shared in self.shares_work if shared == mode}
+        left_out = {name for name in self.providers if name in no_pass or name in except_for}
+        ready = self.each(metric, lambda function: _run_once(build(function, self.inputs(), mode)), left_out)
+        at_most = MAX_SAMPLES[metric]
+        seed = self.setting.sweep.elements(self.x)
+        samples = time_interleaved(ready, seed=seed, budget_s=self.setting.budget_s, at_most=at_most)
         series = [Series(name, mode, metric, tuple(values)) for name, values in samples.items()]
+        self._check(series, moved)
         if mode not in moved:
             return series
-        for one in series:
-            where = f"{one.provider}, {mode}, {self.where(metric)}"
-            bandwidth_share(moved[mode], median(one.samples), self.setting.bandwidth, where)
         if metric == "device_time":
             series += [self._shares(one, moved[mode]) for one in list(series)]
         return series
 
+    def kernel_times(self, mode: str, moved: Mapping[str, int]) -> list[Series]:
+        """What the kernels take of those providers whose pass can't be replayed."""
+        others = [name for name in self.providers if name not in self.setting.no_replay]
+        no_pass = [name for name, shared in self.shares_work if shared == mode]
+        free_unused()
+        found = self.each(
+            "kernel_time", lambda one: kernel_times(eager_pass(one, self.inputs(), mode)), (*others, *no_pass)
+        )
+        series = [Series(name, mode, "kernel_time", tuple(values)) for name, values in found.items()]
+        self._check(series, moved)
+        return series
+
+    def _check(self, series: Sequence[Series], moved: Mapping[str, int]) -> None:
+        """Raises ImpossibleFigure for a time in which the pass's bytes can't be moved."""
+        for one in series:
+            if one.mode in moved:
+                where = f"{one.provider}, {one.mode}, {self.where(one.metric)}"
+                check_share(moved[one.mode], median(one.samples), self.setting.bandwidth, where)
+
     def _shares(self, one: Series, size: int) -> Series:
-        shares = tuple(size / (milliseconds * 1e-3) / self.setting.bandwidth for milliseconds in one.samples)
+        shares = tuple(share(size, milliseconds, self.setting.bandwidth) for milliseconds in one.samples)
         return Series(one.provider, one.mode, "bandwidth_share", shares)
+
+
+def _first_reason(error: BaseException) -> str:
+    """The first line of what went wrong first: what a failed capture says at its end is that it has failed."""
+    while isinstance(error.__context__, RuntimeError):
+        error = error.__context__
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def is_fit() -> bool:
+    """Whether random numbers can still be drawn on the device, which an illegal access or an open capture prevents."""
+    try:
+        torch.randn(1, device="cuda")
+        torch.cuda.synchronize()
+    except RuntimeError:
+        return False
+    return True

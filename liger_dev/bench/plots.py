@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from liger_dev.bench.csv import DEVICE_TIMES
 from liger_dev.bench.csv import Measurement
+from liger_dev.bench.roofline import least_times
+from liger_dev.bench.roofline import place
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,12 +27,14 @@ OTHER_STYLES = (("#E69F00", "v"), ("#56B4E9", "P"), ("#000000", "X"))
 TITLES = {
     "speed": "call time",
     "device_time": "device time",
+    "kernel_time": "device time",
     "memory": "peak memory",
     "bandwidth_share": "memory bandwidth",
 }
 AXIS_LABELS = {
     "speed": "time a call (ms)",
     "device_time": "time on the device (ms)",
+    "kernel_time": "time on the device (ms)",
     "memory": "peak memory (MB)",
     "bandwidth_share": "share of copy bandwidth",
 }
@@ -46,13 +51,14 @@ def plot(rows: Sequence[Measurement], folder: Path) -> tuple[Path, ...]:
     """
     groups: dict[tuple[str, str, str], list[Measurement]] = {}
     for row in rows:
-        groups.setdefault((row.kernel_name, row.metric_name, row.kernel_operation_mode), []).append(row)
+        metric = DEVICE_TIMES[0] if row.metric_name in DEVICE_TIMES else row.metric_name
+        groups.setdefault((row.kernel_name, metric, row.kernel_operation_mode), []).append(row)
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for (kernel, metric, mode), group in groups.items():
         path = folder / file_name(kernel, metric, mode)
         drawn = newest_configuration(group)
-        _save(draw(drawn, least_times(drawn, rows)), path)
+        _save(draw(drawn, roof(drawn, rows)), path)
         paths.append(path)
     return tuple(paths)
 
@@ -71,26 +77,12 @@ def _save(figure: "Figure", path: Path) -> None:
     figure.savefig(path, dpi=DPI, metadata={"Software": None})
 
 
-def least_times(drawn: Sequence[Measurement], rows: Sequence[Measurement]) -> dict[int | float | str, float]:
-    """The milliseconds that the bytes of a pass take at the copy bandwidth, at each x of a picture of times.
-
-    A share of that bandwidth and the device time that it comes from give it; empty where `rows` do not hold both.
-    """
-    if drawn[0].metric_name not in ("speed", "device_time"):
+def roof(drawn: Sequence[Measurement], rows: Sequence[Measurement]) -> dict[int | float | str, float]:
+    """The least time at each x of a picture of times; empty for one of anything else."""
+    if drawn[0].metric_name not in ("speed", *DEVICE_TIMES):
         return {}
-    times = {_place(row): row.y_value_50 for row in rows if row.metric_name == "device_time"}
-    settings = {_place(row)[2:] for row in drawn}
-    return {
-        row.x_value: row.y_value_50 * times[_place(row)]
-        for row in rows
-        if row.metric_name == "bandwidth_share" and _place(row) in times and _place(row)[2:] in settings
-    }
-
-
-def _place(row: Measurement) -> tuple[str | int | float, ...]:
-    """What rows of several metrics have in common: provider, x, then kernel, mode and configuration."""
-    setting = (row.kernel_name, row.kernel_operation_mode, row.gpu_name, row.extra_benchmark_config_str, row.x_name)
-    return (row.kernel_provider, row.x_value, *setting)
+    least = least_times(rows)
+    return {row.x_value: least[place(row)] for row in drawn if place(row) in least}
 
 
 def newest_configuration(rows: Sequence[Measurement]) -> list[Measurement]:
@@ -116,11 +108,12 @@ def draw(rows: Sequence[Measurement], least: Mapping[int | float | str, float] =
         line = sorted((row for row in rows if row.kernel_provider == provider), key=lambda row: places[row.x_value])
         xs = [places[row.x_value] for row in line]
         lows, highs = [row.y_value_20 for row in line], [row.y_value_80 for row in line]
-        axes.plot(xs, [row.y_value_50 for row in line], color=color, marker=marker, label=provider, linewidth=2)
+        label = f"{provider}, kernels alone" if line[0].metric_name == "kernel_time" else provider
+        axes.plot(xs, [row.y_value_50 for row in line], color=color, marker=marker, label=label, linewidth=2)
         axes.fill_between(xs, lows, highs, color=color, alpha=0.2, linewidth=0)
-    if roof := sorted((places[x], value) for x, value in least.items() if x in places):
+    if line_of_roof := sorted((places[x], value) for x, value in least.items() if x in places):
         axes.plot(
-            *zip(*roof, strict=True),
+            *zip(*line_of_roof, strict=True),
             color="#555555",
             linestyle="--",
             linewidth=1.2,

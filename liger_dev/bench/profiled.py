@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import torch
 
-from liger_dev.bench.measure import BenchmarkSpec
-from liger_dev.bench.measure import make_inputs
 from liger_dev.bench.passes import eager_pass
+from liger_dev.bench.spec import BenchmarkSpec
+from liger_dev.bench.spec import make_inputs
 from liger_dev.bench.sweeps import size_sweep
 
 WARM_UP = 3

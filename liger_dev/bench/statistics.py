@@ -1,14 +1,15 @@
 """Samples of two providers in, their median ratio with a bootstrap interval and a verdict in words out."""
 
-import random
-
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
 QUANTILES = (0.5, 0.2, 0.8)
+# A difference that no user would notice. Call times are those of a host with other things to do: the kernel against
+# itself, 300 samples each, comes out within 1 to 4 %.
 MARGIN = 0.02
+MARGINS = {"speed": 0.05}
 RESAMPLES = 1000
 
 
@@ -46,12 +47,16 @@ def quantiles(samples: Sequence[float]) -> tuple[float, float, float]:
 
 def ratio_interval(candidate: Sequence[float], baseline: Sequence[float], seed: int = 0) -> tuple[float, float]:
     """The 95 % percentile bootstrap interval of median(candidate) / median(baseline), the same for the same seed."""
-    rng = random.Random(seed)
-    ratios = [
-        median(rng.choices(candidate, k=len(candidate))) / median(rng.choices(baseline, k=len(baseline)))
-        for _ in range(RESAMPLES)
-    ]
-    return quantile(ratios, 0.025), quantile(ratios, 0.975)
+    # It takes 0.2 s to import, which only those pay who compare.
+    import numpy as np
+
+    rng = np.random.default_rng(seed)
+    over, under = (
+        np.median(rng.choice(np.asarray(samples), (RESAMPLES, len(samples))), axis=1)
+        for samples in (candidate, baseline)
+    )
+    low, high = np.quantile(over / under, (0.025, 0.975))
+    return float(low), float(high)
 
 
 def verdict(low: float, high: float, margin: float = MARGIN) -> str:
@@ -65,12 +70,17 @@ def verdict(low: float, high: float, margin: float = MARGIN) -> str:
     return "inconclusive"
 
 
-def compare_with_fastest(candidate: str, samples: Mapping[str, Sequence[float]]) -> Comparison | None:
-    """The candidate against the fastest of the other providers, whichever that is; None if there is no other."""
+def compare_with_fastest(
+    candidate: str, samples: Mapping[str, Sequence[float]], metric: str = "device_time"
+) -> Comparison | None:
+    """The candidate against the fastest of the other providers, whichever that is; None if there is no other.
+
+    `metric` is what the samples are of: the times of calls are told apart less finely than those on the device.
+    """
     others = [name for name in samples if name != candidate]
     if candidate not in samples or not others:
         return None
     baseline = min(others, key=lambda name: median(samples[name]))
     low, high = ratio_interval(samples[candidate], samples[baseline])
     ratio = median(samples[candidate]) / median(samples[baseline])
-    return Comparison(candidate, baseline, ratio, low, high, verdict(low, high))
+    return Comparison(candidate, baseline, ratio, low, high, verdict(low, high, MARGINS.get(metric, MARGIN)))

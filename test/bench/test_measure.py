@@ -1,33 +1,39 @@
 """Passes, bytes, limits and turns on the CPU; timing, capture, memory and a whole sweep on a GPU."""
 
 import json
+import os
 import random
+import subprocess
+import sys
 
 from pathlib import Path
+from statistics import median
 
 import pytest
 import torch
 
+from liger_dev.bench.arguments import parse_options
 from liger_dev.bench.csv import key
 from liger_dev.bench.csv import read
 from liger_dev.bench.harness import BenchmarkSpec
-from liger_dev.bench.harness import parse_options
 from liger_dev.bench.harness import run
 from liger_dev.bench.harness import to_rows
-from liger_dev.bench.limits import ImpossibleFigure
-from liger_dev.bench.limits import bandwidth_share
+from liger_dev.bench.kernel_time import kernel_times
 from liger_dev.bench.limits import bytes_moved
 from liger_dev.bench.limits import copy_bandwidth
 from liger_dev.bench.limits import count_bytes
 from liger_dev.bench.limits import fewest
-from liger_dev.bench.measure import Series
-from liger_dev.bench.measure import make_inputs
 from liger_dev.bench.memory import peak_megabytes
 from liger_dev.bench.memory import split_by_fit
 from liger_dev.bench.passes import MODES
 from liger_dev.bench.passes import eager_pass
+from liger_dev.bench.roofline import ImpossibleFigure
+from liger_dev.bench.roofline import check_share
+from liger_dev.bench.roofline import share
 from liger_dev.bench.samples import path_beside
 from liger_dev.bench.samples import read as read_samples
+from liger_dev.bench.spec import Series
+from liger_dev.bench.spec import make_inputs
 from liger_dev.bench.sweeps import chosen_sweep
 from liger_dev.bench.timing import graph_pass
 from liger_dev.bench.timing import interleave
@@ -183,9 +189,10 @@ def test_shared_storage_counts_once_and_expanded_tensors_as_they_are():
 
 
 def test_a_share_above_one_is_an_error_of_the_kernel():
-    assert bandwidth_share(4_000_000, 0.002, 4e12, "here") == pytest.approx(0.5)
+    assert share(4_000_000, 0.002, 4e12) == pytest.approx(0.5)
+    check_share(4_000_000, 0.002, 4e12, "here")
     with pytest.raises(ImpossibleFigure) as raised:
-        bandwidth_share(4_000_000, 0.0009, 4e12, "liger, forward, H=4096")
+        check_share(4_000_000, 0.0009, 4e12, "liger, forward, H=4096")
     assert raised.value.exit_code == 1 and "liger, forward, H=4096" in str(raised.value)
 
 
@@ -269,7 +276,7 @@ def test_measured_time_is_within_the_device_s_limits():
     inputs = _make_inputs(8192, 8192, torch.bfloat16, "cuda")
     samples = time_interleaved({"copy": graph_pass(lambda x, w: x * 1, inputs, "forward")})["copy"]
     size = count_bytes([inputs[0]]) * 2
-    assert 0.5 < bandwidth_share(size, sorted(samples)[len(samples) // 2], copy_bandwidth(), "copy") <= 1.0
+    assert 0.5 < share(size, median(samples), copy_bandwidth()) <= 1.0
 
 
 @pytest.mark.gpu
@@ -343,13 +350,47 @@ def test_the_kernel_against_itself_is_the_same(tmp_path, capsys):
     assert {one.provider for one in kept} == {"liger", "liger_again"}
 
 
+WAITING = """
+import sys
+import torch
+from liger_dev.bench.harness import BenchmarkSpec
+from liger_dev.bench.harness import run
+
+def make_inputs(M, H, dtype, device):
+    return torch.randn(M, H, dtype=dtype, device=device, requires_grad=True), torch.randn(H, dtype=dtype, device=device)
+
+providers = {"liger": lambda x, w: 2 * x * w, "torch": lambda x, w: 2 * x * w * float(w[0].item() > -1e9)}
+fixed = {"M": 4096, "dtype": "bfloat16"}
+SPEC = BenchmarkSpec("twice", make_inputs, providers, "H", "hidden size", (4096,), fixed, __file__)
+sys.exit(run(SPEC, sys.argv[1:]))
+"""
+
+
 @pytest.mark.gpu
-def test_a_pass_that_waits_for_the_device_has_no_device_time(tmp_path, capsys):
-    spec = _spec(tmp_path, providers={"liger": _twice, "torch": lambda x, w: 2 * x * w * float(w[0].item() > -1e9)})
-    argv = ["--modes", "forward", "--metrics", "device_time", "speed", "--out", str(tmp_path / "all.csv")]
-    assert run(spec, argv) == 0
-    assert "torch has no device time (device_time, H=1024)" in capsys.readouterr().out
-    assert {row.kernel_provider for row in read(tmp_path / "all.csv") if row.metric_name == "device_time"} == {"liger"}
+def test_a_pass_that_waits_for_the_device_is_timed_by_its_kernels_in_a_new_process(tmp_path):
+    script = tmp_path / "benchmark/scripts/benchmark_twice.py"
+    script.parent.mkdir(parents=True)
+    script.write_text(WAITING)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    argv = [sys.executable, str(script), "--budget", "0.2"]
+    done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "going on in a new process" in done.stdout and "torch can't be replayed (measuring, H=4096)" in done.stdout
+    rows = [row for row in read(tmp_path / "benchmark/data/all_benchmark_data.csv") if row.metric_unit == "ms"]
+    medians = {(row.kernel_provider, row.kernel_operation_mode, row.metric_name): row.y_value_50 for row in rows}
+    for mode in MODES:
+        # torch launches the same kernels and a product more, each of 33.5 MB in and out at the least.
+        assert medians["liger", mode, "device_time"] < medians["torch", mode, "kernel_time"] < 1.0
+    assert ("torch", "full", "device_time") not in medians and ("liger", "full", "kernel_time") not in medians
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("mode", MODES)
+def test_kernels_one_by_one_take_what_their_replay_takes(mode):
+    replayed = graph_pass(_twice, _make_inputs(8192, 8192, torch.bfloat16, "cuda"), mode)
+    replay = median(time_interleaved({"replay": replayed})["replay"])
+    alone = median(kernel_times(eager_pass(_twice, _make_inputs(8192, 8192, torch.bfloat16, "cuda"), mode)))
+    assert 0.85 * replay < alone < 1.05 * replay
 
 
 def _fails(x, w):

@@ -53,12 +53,12 @@ def test_the_table_goes_between_its_marks_again_and_again():
 
 def test_a_plot_of_times_has_the_roofline_of_its_bytes():
     drawn = [row for row in ROWS if row.kernel_name == "rms_norm" and row.metric_name == "device_time"]
-    least = plots.least_times(drawn, ROWS)
+    least = plots.roof(drawn, ROWS)
     assert least == pytest.approx({1024: 0.0075, 4096: 0.03, 16384: 0.12})
     lines = {line.get_label(): list(line.get_ydata()) for line in plots.draw(drawn, least).axes[0].lines}
     assert lines["roofline"] == pytest.approx([0.0075, 0.03, 0.12])
     memory = [_row("rms_norm", "liger", "memory", 4096, 12.0)]
-    assert plots.least_times(memory, ROWS) == {}
+    assert plots.roof(memory, ROWS) == {}
     assert [line.get_label() for line in plots.draw(memory, {}).axes[0].lines] == ["liger"]
 
 
