@@ -130,7 +130,7 @@ def recorded(copy: KernelCopy, environment: Mapping[str, str]) -> Benchmark | No
     """What the workspace has of this very op file, measured on another machine or day; None if it has nothing."""
     target = csv.target(copy.root / "benchmark/data", environment)
     op = samples.op_digest(copy.text(copy.op))
-    own = {one.key: one for one in samples.read(samples.path_beside(target, copy.name)) if one.op == op}
+    own = {one.key: one for one in samples.read(samples.path_beside(target, copy.name)) if one.under.op == op}
     rows = [row for row in csv.read(target) if csv.key(row) in own]
     if not rows:
         return None

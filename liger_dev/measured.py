@@ -4,14 +4,18 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from liger_dev.bench.comparing import CANDIDATE
+from liger_dev.bench.comparing import TIMES
+from liger_dev.bench.comparing import Timed
+from liger_dev.bench.comparing import alone_in_words
+from liger_dev.bench.comparing import timed
+from liger_dev.bench.csv import DEVICE_TIMES
 from liger_dev.bench.csv import Measurement
+from liger_dev.bench.roofline import is_impossible
 from liger_dev.bench.samples import Sampled
-from liger_dev.bench.statistics import Comparison
-from liger_dev.bench.statistics import compare_with_fastest
 from liger_dev.bench.statistics import quantile
 
 MODES = ("forward", "backward", "full")
-CANDIDATE = "liger"
 BASELINE = "torch"
 # Below this a difference is none that a user would notice; above CATASTROPHIC nobody would merge it.
 _MARGIN = 0.02
@@ -22,7 +26,6 @@ _LAUNCH = {"speed": 0.05, "memory": 0.0}
 _HALF = 0.5
 # A pass this short (ms) is over before the memory is busy: some microseconds go into its beginning and its end.
 _SHORT = 0.02
-_TIMES = {"speed": "call time", "device_time": "device time"}
 _TITLES = {"speed": ("Speed (ms)", "Speedup"), "memory": ("Memory (MB)", "Savings")}
 
 
@@ -49,19 +52,6 @@ class Flag:
 
     metric: str
     text: str
-
-
-@dataclass(frozen=True)
-class Point:
-    """One comparison with the fastest baseline; the kernel's own median, and its share of the copy bandwidth if known."""
-
-    mode: str
-    metric: str
-    x_name: str
-    x: str
-    found: Comparison
-    milliseconds: float
-    share: float | None
 
 
 def pairs(rows: Sequence[Measurement]) -> tuple[Pair, ...]:
@@ -128,7 +118,7 @@ def flags(rows: Sequence[Measurement], found: Sequence[Pair]) -> tuple[Flag, ...
             f"{100 * row.y_value_50:.0f} % of the measured copy bandwidth, which is an error of the measurement",
         )
         for row in rows
-        if row.metric_name == "bandwidth_share" and row.y_value_50 > 1
+        if row.metric_name == "bandwidth_share" and is_impossible(row.y_value_50)
     ]
     return (*worse, *impossible)
 
@@ -138,7 +128,7 @@ def _device_ratios(rows: Sequence[Measurement]) -> dict[tuple[str, int | float |
     times = {
         (row.kernel_operation_mode, row.x_value, row.kernel_provider): row.y_value_50
         for row in rows
-        if row.metric_name == "device_time"
+        if row.metric_name in DEVICE_TIMES
     }
     return {
         (mode, x): time / times[mode, x, BASELINE]
@@ -147,23 +137,12 @@ def _device_ratios(rows: Sequence[Measurement]) -> dict[tuple[str, int | float |
     }
 
 
-def points(samples: Sequence[Sampled]) -> tuple[Point, ...]:
-    """The kernel against the fastest baseline, for each kind of time, mode and x that the samples hold."""
-    groups: dict[tuple[str, ...], dict[str, tuple[float, ...]]] = {}
-    for one in samples:
-        groups.setdefault((one.mode, one.metric, *one.key[4:]), {})[one.provider] = one.samples
-    found = []
-    for (mode, metric, *setting), times in groups.items():
-        comparison = compare_with_fastest(CANDIDATE, times) if metric in _TIMES else None
-        if comparison is not None:
-            shares = groups.get((mode, "bandwidth_share", *setting), {}).get(CANDIDATE)
-            share = quantile(shares, 0.5) if shares and metric == "device_time" else None
-            middle = quantile(times[CANDIDATE], 0.5)
-            found.append(Point(mode, metric, setting[0], setting[1], comparison, middle, share))
-    return tuple(found)
+def points(samples: Sequence[Sampled]) -> tuple[Timed, ...]:
+    """Each pass of the kernel that has a baseline to be compared with, for each kind of time and x."""
+    return tuple(one for one in timed(samples) if one.found is not None)
 
 
-def verdict_lines(found: Sequence[Point]) -> Iterator[str]:
+def verdict_lines(found: Sequence[Timed]) -> Iterator[str]:
     """A table of verdicts at the largest x, and how often each verdict was given over all of them."""
     if not found:
         return
@@ -175,20 +154,23 @@ def verdict_lines(found: Sequence[Point]) -> Iterator[str]:
     for point in sorted(found, key=lambda point: (MODES.index(point.mode), point.metric)):
         if point.x == largest:
             one = point.found
-            share = "" if point.share is None else f"{100 * point.share:.0f} %"
+            assert one is not None, "`points` has none without a baseline"
+            share = f"{100 * quantile(point.shares, 0.5):.0f} %" if point.shares else ""
             interval = f"{one.ratio:.3f} ({one.low:.3f} to {one.high:.3f})"
-            yield f"| {point.mode} | {_TIMES[point.metric]} | {one.baseline} | {interval} | {one.verdict} | {share} |"
+            baseline = f"{one.baseline}, kernels alone" if one.baseline in point.alone else one.baseline
+            yield f"| {point.mode} | {TIMES[point.metric]} | {baseline} | {interval} | {one.verdict} | {share} |"
     yield ""
-    for metric, title in _TIMES.items():
-        words = [point.found.verdict for point in found if point.metric == metric]
+    for metric, title in TIMES.items():
+        words = [point.found.verdict for point in found if point.metric == metric and point.found]
         if words:
             counts = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
             yield f"Over all sizes and modes, by {title}: {counts}."
+    yield from alone_in_words(found)
     yield ""
     yield from _below_half(found)
 
 
-def against_fastest(found: Sequence[Point]) -> str:
+def against_fastest(found: Sequence[Timed]) -> str:
     """One sentence: a full pass's device time, or call time where there is none, beside the fastest baseline's."""
     full = [point for point in found if point.mode == "full"]
     own = [point for point in full if point.metric == "device_time"] or full
@@ -197,21 +179,23 @@ def against_fastest(found: Sequence[Point]) -> str:
     told = ", ".join(
         f"{point.found.verdict} at {point.x_name} = {point.x} ({point.found.ratio:.2f} of {point.found.baseline}'s)"
         for point in own
+        if point.found
     )
-    return f"Against the fastest baseline of each size, a full pass's {_TIMES[own[0].metric]} is {told}."
+    return f"Against the fastest baseline of each size, a full pass's {TIMES[own[0].metric]} is {told}."
 
 
-def _below_half(found: Sequence[Point]) -> Iterator[str]:
+def _below_half(found: Sequence[Timed]) -> Iterator[str]:
     """Each pass under half of the bandwidth, with what is known of the reason."""
-    low = [point for point in found if point.share is not None and point.share < _HALF]
+    low = [point for point in found if point.shares and quantile(point.shares, 0.5) < _HALF]
     for point in low:
-        assert point.share is not None, "filtered above"
+        milliseconds = point.median(CANDIDATE) or 0.0
         reason = (
-            f"the pass takes {1000 * point.milliseconds:.1f} µs, too short to fill the device"
-            if point.milliseconds < _SHORT
+            f"the pass takes {1000 * milliseconds:.1f} µs, too short to fill the device"
+            if milliseconds < _SHORT
             else "not explained by its length; `--ncu` shows what its warps wait for"
         )
-        yield f"- {point.mode} at {point.x_name} = {point.x}: {100 * point.share:.0f} % of the copy bandwidth; {reason}."
+        share = f"{100 * quantile(point.shares, 0.5):.0f} %"
+        yield f"- {point.mode} at {point.x_name} = {point.x}: {share} of the copy bandwidth; {reason}."
     if low:
         yield ""
 

@@ -353,9 +353,9 @@ def _device(samples: Sequence[Sampled]) -> Iterator[str]:
     """The GPU that was measured on, and the range of its readings before and after each size."""
     if not samples:
         return
-    versions = ", ".join(f"{name} {version}" for name, version in samples[-1].versions.items())
+    versions = ", ".join(f"{name} {version}" for name, version in samples[-1].under.versions.items())
     yield f"| Measured on | {samples[0].key[-1]}{f', {versions}' if versions else ''} |"
-    states = [state for one in samples for state in (one.before, one.after) if "unread" not in state]
+    states = [state for one in samples for state in (one.under.before, one.under.after) if "unread" not in state]
     for reading in ("clocks.sm", "clocks.mem", "temperature.gpu", "power.draw"):
         values = sorted({state[reading] for state in states}, key=lambda text: (len(text), text))
         if values:

@@ -34,6 +34,7 @@ from liger_dev.bench.measure import compile_at
 from liger_dev.bench.measure import fitting
 from liger_dev.bench.measure import measure_at
 from liger_dev.bench.passes import MODES
+from liger_dev.bench.samples import Circumstances
 from liger_dev.bench.spec import CANDIDATE
 from liger_dev.bench.spec import REFERENCE
 from liger_dev.bench.spec import UNITS
@@ -104,15 +105,20 @@ def _measure(spec: BenchmarkSpec, sweep: Sweep, options: Options) -> int:
         return PASSED
     setting = _setting(spec, wanted, options, options.metrics)
     if options.compile_first:
-        with device_lock(shared=True):
-            for x in wanted.points:
-                # What does not fit beside others may fit alone.
-                with suppress(torch.OutOfMemoryError):
-                    compile_at(setting, x)
+        _compile(setting)
     with device_lock():
         setting = replace(setting, bandwidth=copy_bandwidth())
         _say(f"{spec.kernel_name} on {gpu}, {options.dtype}, copy bandwidth {setting.bandwidth / 1e12:.2f} TB/s")
         return _measure_points(setting, options, gpu)
+
+
+def _compile(setting: Setting) -> None:
+    with device_lock(shared=True):
+        for x in setting.sweep.points:
+            # What does not fit beside others may fit alone.
+            with suppress(torch.OutOfMemoryError):
+                compile_at(setting, x)
+    _say(f"{setting.spec.kernel_name} is compiled, and waits for the device")
 
 
 def _measure_points(setting: Setting, options: Options, gpu: str) -> int:
@@ -132,7 +138,7 @@ def _measure_points(setting: Setting, options: Options, gpu: str) -> int:
         rows = to_rows(spec, sweep, options.dtype, x, series, gpu)
         kept = sampled.path_beside(options.out, spec.kernel_name)
         values = [one.samples for one in series]
-        sampled.keep(kept, rows, values, _versions(), before, device_state(), _op_digest(spec))
+        sampled.keep(kept, rows, values, _circumstances(setting, before))
         append(options.out, rows, options.overwrite)
         _print_point(sweep, x, series)
         for flag in measured.flags(rows, measured.pairs(rows)):
@@ -151,15 +157,18 @@ def _noise(spec: BenchmarkSpec, sweep: Sweep, options: Options) -> int:
     twice = replace(spec, providers=providers)
     metrics = tuple(metric for metric in options.metrics if metric != "memory")
     verdicts = []
+    setting = _setting(twice, sweep, options, metrics)
+    if options.compile_first:
+        _compile(setting)
     with device_lock():
-        setting = replace(_setting(twice, sweep, options, metrics), bandwidth=copy_bandwidth())
+        setting = replace(setting, bandwidth=copy_bandwidth())
         for x in sweep.points:
             before = device_state()
             series = [one for one in measure_at(setting, x) if one.metric in metrics]
             rows = to_rows(twice, sweep, options.dtype, x, series, torch.cuda.get_device_name())
             kept = sampled.path_beside(options.out, spec.kernel_name, noise=True)
             values = [one.samples for one in series]
-            sampled.keep(kept, rows, values, _versions(), before, device_state(), _op_digest(spec))
+            sampled.keep(kept, rows, values, _circumstances(setting, before))
             verdicts += [found.verdict for found in _print_point(sweep, x, series)]
     counts = ", ".join(f"{verdicts.count(word)} {word}" for word in dict.fromkeys(verdicts))
     _say(f"{spec.kernel_name} against itself: {counts}")
@@ -168,6 +177,10 @@ def _noise(spec: BenchmarkSpec, sweep: Sweep, options: Options) -> int:
 
 def _say(text: str) -> None:
     print(text, flush=True)
+
+
+def _circumstances(setting: Setting, before: dict[str, str]) -> Circumstances:
+    return Circumstances(_versions(), before, device_state(), _op_digest(setting.spec), dict(setting.no_replay))
 
 
 def _versions() -> dict[str, str]:

@@ -6,7 +6,9 @@ import json
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+from dataclasses import asdict
 from dataclasses import dataclass
+from dataclasses import field
 from pathlib import Path
 
 from liger_dev.bench.csv import FILE_NAME
@@ -18,20 +20,29 @@ FOLDER = "samples"
 
 
 @dataclass(frozen=True)
-class Sampled:
-    """One row of the CSV with all its samples, in the row's unit and in the order in which they were taken.
+class Circumstances:
+    """Under which the series of one x were measured together.
 
     `versions` are those of the packages that took part; `before` and `after` are the device's clocks, temperature and
-    power around the measurements at this x; `op` is the digest of the op file that was measured.
+    power around the measurements; `op` is the digest of the op file that was measured; `no_replay` says why a
+    provider's pass was timed by its kernels instead of a replay.
     """
+
+    versions: Mapping[str, str] = field(default_factory=dict)
+    before: Mapping[str, str] = field(default_factory=dict)
+    after: Mapping[str, str] = field(default_factory=dict)
+    op: str = ""
+    no_replay: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """One row of the CSV with all its samples, in the row's unit and in the order in which they were taken."""
 
     key: Key
     timestamp: str
     samples: tuple[float, ...]
-    versions: Mapping[str, str]
-    before: Mapping[str, str]
-    after: Mapping[str, str]
-    op: str = ""
+    under: Circumstances = Circumstances()
 
     @property
     def provider(self) -> str:
@@ -67,10 +78,7 @@ def keep(
     path: Path,
     rows: Sequence[Measurement],
     samples: Iterable[Sequence[float]],
-    versions: Mapping[str, str],
-    before: Mapping[str, str],
-    after: Mapping[str, str],
-    op: str = "",
+    under: Circumstances = Circumstances(),
 ) -> None:
     """Appends the samples of `rows`, which were measured together, as one line.
 
@@ -81,7 +89,7 @@ def keep(
     # A timer of a CUDA event counts in halves of a microsecond: more digits are noise.
     rounded = [[float(f"{value:.6g}") for value in values] for values in samples]
     series = [{"key": key(row), "samples": values} for row, values in zip(rows, rounded, strict=True)]
-    shared = {"timestamp": rows[0].timestamp, "op": op, "versions": versions, "before": before, "after": after}
+    shared = {"timestamp": rows[0].timestamp, **asdict(under)}
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps({**shared, "series": series}) + "\n")
@@ -94,9 +102,10 @@ def read(path: Path) -> tuple[Sampled, ...]:
     latest: dict[Key, Sampled] = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         shared = json.loads(line)
-        for one in shared.pop("series"):
+        series, timestamp = shared.pop("series"), shared.pop("timestamp")
+        for one in series:
             found = tuple(one["key"])
-            latest[found] = Sampled(key=found, samples=tuple(one["samples"]), **shared)
+            latest[found] = Sampled(found, timestamp, tuple(one["samples"]), Circumstances(**shared))
     return tuple(latest.values())
 
 

@@ -55,7 +55,7 @@ def caption(rows: Sequence[Measurement], samples: Sequence[Sampled]) -> str:
     dates = sorted({row.timestamp[:10] for row in rows})
     versions: dict[str, str] = {}
     for one in samples:
-        versions.update(one.versions)
+        versions.update(one.under.versions)
     told = ", ".join(f"{name} {version}" for name, version in versions.items())
     gpus = ", ".join(sorted({row.gpu_name for row in rows}))
     span = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"

@@ -305,7 +305,7 @@ def test_a_sweep_writes_every_row_once(tmp_path, capsys):
     kept = read_samples(path_beside(out, "twice"))
     assert {one.key for one in kept} == {key(row) for row in rows}
     assert all(len(one.samples) >= (3 if one.metric == "memory" else 20) for one in kept)
-    assert all("MHz" in one.before["clocks.sm"] and int(one.after["temperature.gpu"]) > 0 for one in kept)
+    assert all("MHz" in one.under.before["clocks.sm"] and int(one.under.after["temperature.gpu"]) > 0 for one in kept)
     assert "liger takes" in capsys.readouterr().out
     assert run(spec, ["--out", str(out)]) == 0
     assert "--overwrite measures it again" in capsys.readouterr().out and read(out) == rows

@@ -17,6 +17,7 @@ from liger_dev.bench.csv import Measurement
 from liger_dev.bench.csv import key
 from liger_dev.bench.device import QUERY
 from liger_dev.bench.device import parse_state
+from liger_dev.bench.samples import Circumstances
 from liger_dev.sources import catalog_names
 from liger_dev.sources import catalog_source
 
@@ -43,11 +44,11 @@ OTHER = replace(ROW, kernel_provider="torch")
 def test_what_is_kept_is_read_and_the_latest_counts(tmp_path):
     path = samples.path_beside(tmp_path / "all.csv", "center")
     before, after = {"clocks.sm": "345 MHz"}, {"clocks.sm": "1980 MHz"}
-    samples.keep(path, [ROW, OTHER], [(1.0, 1.23456789), (2.0,)], {"torch": "2"}, before, after)
-    samples.keep(path, [replace(ROW, timestamp="2026-01-02 00:00:00")], [(3.0,)], {"torch": "3"}, {}, {})
+    samples.keep(path, [ROW, OTHER], [(1.0, 1.23456789), (2.0,)], Circumstances({"torch": "2"}, before, after))
+    samples.keep(path, [replace(ROW, timestamp="2026-01-02 00:00:00")], [(3.0,)], Circumstances({"torch": "3"}))
     found = {one.provider: one for one in samples.read(path)}
-    assert found["torch"].samples == (2.0,) and found["torch"].after == after
-    assert found["liger"].samples == (3.0,) and found["liger"].versions == {"torch": "3"}
+    assert found["torch"].samples == (2.0,) and found["torch"].under.after == after
+    assert found["liger"].samples == (3.0,) and found["liger"].under.versions == {"torch": "3"}
     assert (found["liger"].mode, found["liger"].metric, found["liger"].x) == ("full", "speed", "64")
     assert found["liger"].key == key(ROW)
     assert samples.read(samples.path_beside(tmp_path / "all.csv", "center", noise=True)) == ()
@@ -87,12 +88,12 @@ def test_two_who_measure_wait_for_each_other_and_those_who_prepare_do_not(monkey
 
 def test_merging_drops_what_was_measured_again_as_a_whole(tmp_path):
     old, new = tmp_path / "old.jsonl", tmp_path / "new.jsonl"
-    samples.keep(old, [ROW, OTHER], [(1.0,), (2.0,)], {}, {}, {})
-    samples.keep(old, [replace(ROW, x_value=128)], [(5.0,)], {}, {}, {})
-    samples.keep(new, [ROW], [(3.0,)], {}, {}, {})
+    samples.keep(old, [ROW, OTHER], [(1.0,), (2.0,)])
+    samples.keep(old, [replace(ROW, x_value=128)], [(5.0,)])
+    samples.keep(new, [ROW], [(3.0,)])
     half = samples.merged(old.read_text(), new.read_text())
     assert len(half.splitlines()) == 3
-    samples.keep(new, [OTHER], [(4.0,)], {}, {}, {})
+    samples.keep(new, [OTHER], [(4.0,)])
     merged = tmp_path / "merged.jsonl"
     merged.write_text(samples.merged(old.read_text(), new.read_text()))
     assert sorted(one.samples for one in samples.read(merged)) == [(3.0,), (4.0,), (5.0,)]

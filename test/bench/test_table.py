@@ -6,6 +6,7 @@ from liger_dev.bench import plots
 from liger_dev.bench import table
 from liger_dev.bench.csv import Measurement
 from liger_dev.bench.csv import key
+from liger_dev.bench.samples import Circumstances
 from liger_dev.bench.samples import Sampled
 from liger_dev.errors import BadInput
 
@@ -28,7 +29,7 @@ ROWS = [
     )
 ]
 SAMPLES = [
-    Sampled(key(row), row.timestamp, (row.y_value_50,) * 20, {"torch": "2.11.0"}, {}, {})
+    Sampled(key(row), row.timestamp, (row.y_value_50,) * 20, Circumstances({"torch": "2.11.0"}))
     for row in ROWS
     if row.metric_name == "device_time"
 ]

@@ -95,8 +95,8 @@ from liger_dev.bench import samples
 
 op = Path(sys.argv[0]).resolve().parents[2] / "kernels/ops/center.py"
 pair = [row("liger", 1.0), row("torch", 2.0)]
-digest = samples.op_digest(op.read_text())
-samples.keep(samples.path_beside(Path(sys.argv[2]), "center"), pair, [(1.0, 1.0), (2.0, 2.0)], {}, {}, {}, digest)
+under = samples.Circumstances(op=samples.op_digest(op.read_text()))
+samples.keep(samples.path_beside(Path(sys.argv[2]), "center"), pair, [(1.0, 1.0), (2.0, 2.0)], under)
 """
 )
 

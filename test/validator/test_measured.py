@@ -87,7 +87,7 @@ def test_rows_of_other_providers_and_metrics_make_no_pair():
 
 def _sampled(provider: str, metric: str, values: list[float], mode: str = "full", x: int = 4096) -> Sampled:
     row = replace(ROW, kernel_provider=provider, metric_name=metric, kernel_operation_mode=mode, x_value=x)
-    return Sampled(key(row), row.timestamp, tuple(values), {}, {}, {})
+    return Sampled(key(row), row.timestamp, tuple(values))
 
 
 def test_a_verdict_is_given_against_the_fastest_baseline_and_not_the_weak_one():
@@ -98,7 +98,7 @@ def test_a_verdict_is_given_against_the_fastest_baseline_and_not_the_weak_one():
         _sampled("liger", "bandwidth_share", [0.4] * 24),
     ]
     (point,) = points(samples)
-    assert (point.found.baseline, point.found.verdict, point.share) == ("liger_kernel", "slower", 0.4)
+    assert (point.found.baseline, point.found.verdict) == ("liger_kernel", "slower")
     lines = list(verdict_lines([point]))
     assert lines[0] == "### Against the fastest baseline at N = 4096"
     assert lines[4].startswith("| full | device time | liger_kernel | 1.250 (") and lines[4].endswith(
