@@ -51,9 +51,11 @@ def timed(samples: Sequence[Sampled]) -> tuple[Timed, ...]:
     shares: dict[tuple[str, ...], tuple[float, ...]] = {}
     for one in sorted(samples, key=lambda one: one.metric == DEVICE_TIMES[1]):
         kernel, provider, mode, metric, *setting = one.key
-        place = (kernel, mode, DEVICE_TIMES[0] if metric in DEVICE_TIMES else metric, *setting)
-        if metric == "bandwidth_share" and provider == CANDIDATE:
-            shares[(kernel, mode, DEVICE_TIMES[0], *setting)] = one.samples
+        of_device = metric in (*DEVICE_TIMES, "bandwidth_share")
+        place = (kernel, mode, DEVICE_TIMES[0] if of_device else metric, *setting)
+        if metric == "bandwidth_share":
+            if provider == CANDIDATE:
+                shares[place] = one.samples
         elif place[2] in TIMES and provider not in groups.setdefault(place, {}):
             groups[place][provider] = one.samples
             if metric == DEVICE_TIMES[1]:
