@@ -251,6 +251,11 @@ class Statements:
         if self.lanes.of(operand) == fill:
             whole = self.kind(operand) == "tile" or not self.layout.rows
             return text if whole else f"tl.broadcast_to({text}, (BLOCK_ROWS, BLOCK_COLS))"
+        if operand.op == "where" and operand not in self.speller.bound:
+            condition, kept, other = (self.speller.text(arg) for arg in operand.args)
+            if other == fill_text(fill):
+                condition = condition if condition.isidentifier() else f"({condition})"
+                return f"tl.where(mask & {condition}, {kept}, {other})"
         return f"tl.where(mask, {text}, {fill_text(fill)})"
 
     def like(self, value: Value) -> str:

@@ -91,8 +91,7 @@ def _sparsemax_backward_kernel(
     selected = tl.where(centered - threshold >= 0.0, dy, 0.0)
     condition = centered > threshold
     negated = -(
-        tl.sum(selected, axis=1, keep_dims=True)
-        / tl.sum(tl.where(mask, tl.where(condition, 1.0, 0.0), 0.0), axis=1, keep_dims=True)
+        tl.sum(selected, axis=1, keep_dims=True) / tl.sum(tl.where(mask & condition, 1.0, 0.0), axis=1, keep_dims=True)
     )
     dx = selected + tl.where(condition, negated, 0.0)
 
@@ -129,7 +128,7 @@ def _sparsemax_backward_looped_kernel(
         centered = x - row_max
         selected = tl.where(centered - threshold >= 0.0, dy, 0.0)
         condition = centered > threshold
-        total += tl.sum(tl.where(mask, tl.where(condition, 1.0, 0.0), 0.0), axis=1, keep_dims=True)
+        total += tl.sum(tl.where(mask & condition, 1.0, 0.0), axis=1, keep_dims=True)
         total_2 += tl.sum(selected, axis=1, keep_dims=True)
     negated = -(total_2 / total)
 
