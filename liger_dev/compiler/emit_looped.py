@@ -126,9 +126,8 @@ class LoopedRows(Statements):
 
     def _loop_head(self) -> list[str]:
         text = "\n".join(self.block.all())
-        wide = any(" * " in line and "cols" in line for line in self.block.addresses)
         first = "(n_blocks - 1 - block) * BLOCK_COLS" if self.backwards else "start"
-        head = [f"cols = ({first} + tl.arange(0, BLOCK_COLS){'.to(tl.int64)' if wide else ''})[None, :]"]
+        head = [f"cols = ({first} + tl.arange(0, BLOCK_COLS))[None, :]"]
         if "col_mask" in text:
             head.append("col_mask = cols < n_cols")
         head.append("mask = row_mask & col_mask" if "col_mask" in text else "mask = row_mask & (cols < n_cols)")

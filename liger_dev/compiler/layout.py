@@ -100,7 +100,7 @@ class _Addressing:
             elif start:
                 starts.insert(0, self.times(start[0] if len(start) == 1 else f"({' + '.join(start)})", stride))
             stride = (*stride, *dims[i])
-        terms = [self.times(self.index(run), run_stride) for run, run_stride in self.runs(atoms)]
+        terms = [self.times(self.wide(run, run_stride), run_stride) for run, run_stride in self.runs(atoms)]
         return Address(" + ".join([*looked_up, *terms, *starts]).replace(" + -", " - ") or "0", tuple(self.sizes))
 
     def runs(self, atoms: list[tuple[str, tuple[str, ...]]]) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
@@ -136,6 +136,15 @@ class _Addressing:
         if run[0] in self.reversed:
             return f"({self.size(run)} - 1 - {text})"
         return self.around(text, run, self.wrapped[run[0]]) if run[0] in self.wrapped else text
+
+    def wide(self, run: tuple[str, ...], stride: tuple[str, ...]) -> str:
+        """The index as a stride takes it. Columns are counted in 32 bits, in which a GPU divides several times faster
+        than in 64, but which the product with a size may exceed."""
+        text = self.index(run)
+        sizes = any(not self.graph.sizes.get(factor, factor).isdigit() for factor in stride)
+        if self.layout.flat or self.group(run[0]) != self.layout.cols or not sizes:
+            return text
+        return f"{text if text.isidentifier() or text.startswith('(') else f'({text})'}.to(tl.int64)"
 
     def around(self, text: str, run: tuple[str, ...], by: int) -> str:
         """The position `by` elements on, counted from the other end where there is none."""

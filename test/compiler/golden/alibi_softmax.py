@@ -267,9 +267,9 @@ def _alibi_softmax_dslope_kernel(
 
     dslope = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
     for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS).to(tl.int64))[None, :]
+        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
         mask = row_mask & (cols < n_cols)
-        total_offsets = cols // n_T * (n_T * n_rows) + rows * n_T + cols % n_T
+        total_offsets = (cols // n_T).to(tl.int64) * (n_T * n_rows) + rows * n_T + cols % n_T
 
         total = tl.load(total_ptr + total_offsets, mask=mask, other=0.0)
 

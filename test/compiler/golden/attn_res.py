@@ -77,7 +77,7 @@ def _attn_res_shares_forward_kernel(
     rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
     cols = tl.arange(0, BLOCK_COLS)[None, :]
     mask = (rows < n_rows) & (cols < n_cols)
-    scores_offsets = cols * n_rows + rows
+    scores_offsets = cols.to(tl.int64) * n_rows + rows
 
     scores = tl.load(scores_ptr + scores_offsets, mask=mask, other=float("-inf"))
 
@@ -105,9 +105,9 @@ def _attn_res_shares_forward_looped_kernel(
     row_max = tl.full((BLOCK_ROWS, 1), float("-inf"), dtype=tl.float32)
     denominator = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
     for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS).to(tl.int64))[None, :]
+        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
         mask = row_mask & (cols < n_cols)
-        scores_offsets = cols * n_rows + rows
+        scores_offsets = cols.to(tl.int64) * n_rows + rows
 
         scores = tl.load(scores_ptr + scores_offsets, mask=mask, other=float("-inf"), eviction_policy="evict_last")
 
@@ -119,9 +119,9 @@ def _attn_res_shares_forward_looped_kernel(
     # Backwards, since the last block is the likeliest to be in the cache.
     n_blocks = tl.cdiv(n_cols, BLOCK_COLS)
     for block in range(n_blocks):
-        cols = ((n_blocks - 1 - block) * BLOCK_COLS + tl.arange(0, BLOCK_COLS).to(tl.int64))[None, :]
+        cols = ((n_blocks - 1 - block) * BLOCK_COLS + tl.arange(0, BLOCK_COLS))[None, :]
         mask = row_mask & (cols < n_cols)
-        scores_offsets = cols * n_rows + rows
+        scores_offsets = cols.to(tl.int64) * n_rows + rows
 
         scores = tl.load(scores_ptr + scores_offsets, mask=mask, other=float("-inf"), eviction_policy="evict_first")
 
@@ -150,10 +150,10 @@ def _attn_res_y_forward_kernel(
 
     y = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
     for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS).to(tl.int64))[None, :]
+        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
         mask = row_mask & (cols < n_cols)
-        values_offsets = cols * n_rows + rows
-        shares_offsets = cols * (n_T * n_B) + rows // n_H
+        values_offsets = cols.to(tl.int64) * n_rows + rows
+        shares_offsets = cols.to(tl.int64) * (n_T * n_B) + rows // n_H
 
         values = tl.load(values_ptr + values_offsets, mask=mask, other=0.0).to(tl.float32)
         shares = tl.load(shares_ptr + shares_offsets, mask=mask, other=0.0)
@@ -288,9 +288,9 @@ def _attn_res_sum_product_backward_kernel(
 
     sum_product = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
     for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS).to(tl.int64))[None, :]
+        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
         mask = row_mask & (cols < n_cols)
-        product_offsets = cols * n_rows + rows
+        product_offsets = cols.to(tl.int64) * n_rows + rows
 
         product = tl.load(product_ptr + product_offsets, mask=mask, other=0.0)
 

@@ -106,9 +106,9 @@ def _global_response_norm_norm_forward_kernel(
 
     sum_of_squares = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
     for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS).to(tl.int64))[None, :]
+        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
         mask = row_mask & (cols < n_cols)
-        x_offsets = rows // n_C * (n_C * n_cols) + cols * n_C + rows % n_C
+        x_offsets = rows // n_C * (n_C * n_cols) + cols.to(tl.int64) * n_C + rows % n_C
 
         x = tl.load(x_ptr + x_offsets, mask=mask, other=0.0).to(tl.float32)
 
@@ -176,7 +176,7 @@ def _global_response_norm_y_forward_looped_kernel(
     row_mask = rows < n_rows
 
     for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS).to(tl.int64))[None, :]
+        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
         col_mask = cols < n_cols
         mask = row_mask & col_mask
         offsets = rows * n_cols + cols
@@ -297,9 +297,9 @@ def _global_response_norm_dresponse_backward_kernel(
 
     dot = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
     for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS).to(tl.int64))[None, :]
+        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
         mask = row_mask & (cols < n_cols)
-        dy_offsets = rows // n_C * (n_C * n_cols) + cols * n_C + rows % n_C
+        dy_offsets = rows // n_C * (n_C * n_cols) + cols.to(tl.int64) * n_C + rows % n_C
 
         dy = tl.load(dy_ptr + dy_offsets, mask=mask, other=0.0).to(tl.float32)
         x = tl.load(x_ptr + dy_offsets, mask=mask, other=0.0).to(tl.float32)
@@ -362,7 +362,7 @@ def _global_response_norm_dx_backward_looped_kernel(
     mean_product = tl.load(mean_product_ptr + shifted_offsets, mask=row_mask, other=0.0)
 
     for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS).to(tl.int64))[None, :]
+        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
         col_mask = cols < n_cols
         mask = row_mask & col_mask
         offsets = rows * n_cols + cols
@@ -397,10 +397,10 @@ def _global_response_norm_dgamma_kernel(
 
     dgamma = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
     for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS).to(tl.int64))[None, :]
+        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
         mask = row_mask & (cols < n_cols)
-        dy_offsets = cols * n_rows + rows
-        response_offsets = cols // n_T * n_rows + rows
+        dy_offsets = cols.to(tl.int64) * n_rows + rows
+        response_offsets = (cols // n_T).to(tl.int64) * n_rows + rows
 
         dy = tl.load(dy_ptr + dy_offsets, mask=mask, other=0.0).to(tl.float32)
         x = tl.load(x_ptr + dy_offsets, mask=mask, other=0.0).to(tl.float32)
@@ -425,9 +425,9 @@ def _global_response_norm_dbeta_kernel(
 
     dbeta = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
     for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS).to(tl.int64))[None, :]
+        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
         mask = row_mask & (cols < n_cols)
-        dy_offsets = cols * n_rows + rows
+        dy_offsets = cols.to(tl.int64) * n_rows + rows
 
         dy = tl.load(dy_ptr + dy_offsets, mask=mask, other=0.0).to(tl.float32)
 

@@ -112,7 +112,7 @@ def _group_norm_forward_looped_kernel(
     rstd = tl.rsqrt(sum_of_squares / n_cols + eps)
 
     for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS).to(tl.int64))[None, :]
+        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
         mask = row_mask & (cols < n_cols)
         offsets = rows * n_cols + cols
         weight_offsets = rows % n_C_0 * n_C_1 + cols // n_T
@@ -197,7 +197,7 @@ def _group_norm_backward_looped_kernel(
     dot = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
     dot_2 = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
     for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS).to(tl.int64))[None, :]
+        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
         mask = row_mask & (cols < n_cols)
         offsets = rows * n_cols + cols
         weight_offsets = rows % n_C_0 * n_C_1 + cols // n_T
@@ -215,7 +215,7 @@ def _group_norm_backward_looped_kernel(
     # Backwards, since the last block is the likeliest to be in the cache.
     n_blocks = tl.cdiv(n_cols, BLOCK_COLS)
     for block in range(n_blocks):
-        cols = ((n_blocks - 1 - block) * BLOCK_COLS + tl.arange(0, BLOCK_COLS).to(tl.int64))[None, :]
+        cols = ((n_blocks - 1 - block) * BLOCK_COLS + tl.arange(0, BLOCK_COLS))[None, :]
         mask = row_mask & (cols < n_cols)
         offsets = rows * n_cols + cols
         weight_offsets = rows % n_C_0 * n_C_1 + cols // n_T
@@ -252,10 +252,10 @@ def _group_norm_dweight_kernel(
 
     dweight = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
     for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS).to(tl.int64))[None, :]
+        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
         mask = row_mask & (cols < n_cols)
-        dy_offsets = cols // n_T * (n_T * n_rows) + rows * n_T + cols % n_T
-        sum_x_offsets = cols // n_T * n_C_0 + rows // n_C_1
+        dy_offsets = (cols // n_T).to(tl.int64) * (n_T * n_rows) + rows * n_T + cols % n_T
+        sum_x_offsets = (cols // n_T).to(tl.int64) * n_C_0 + rows // n_C_1
 
         dy = tl.load(dy_ptr + dy_offsets, mask=mask, other=0.0).to(tl.float32)
         x = tl.load(x_ptr + dy_offsets, mask=mask, other=0.0).to(tl.float32)
@@ -284,9 +284,9 @@ def _group_norm_dbias_kernel(
 
     dbias = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
     for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS).to(tl.int64))[None, :]
+        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
         mask = row_mask & (cols < n_cols)
-        dy_offsets = cols // n_T * (n_T * n_rows) + rows * n_T + cols % n_T
+        dy_offsets = (cols // n_T).to(tl.int64) * (n_T * n_rows) + rows * n_T + cols % n_T
 
         dy = tl.load(dy_ptr + dy_offsets, mask=mask, other=0.0).to(tl.float32)
 

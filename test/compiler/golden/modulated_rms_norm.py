@@ -145,9 +145,9 @@ def _modulated_rms_norm_dscale_kernel(
 
     dscale = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
     for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS).to(tl.int64))[None, :]
+        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
         mask = row_mask & (cols < n_cols)
-        dy_offsets = rows // n_H * (n_H * n_cols) + cols * n_H + rows % n_H
+        dy_offsets = rows // n_H * (n_H * n_cols) + cols.to(tl.int64) * n_H + rows % n_H
         rstd_offsets = rows // n_H * n_cols + cols
 
         dy = tl.load(dy_ptr + dy_offsets, mask=mask, other=0.0).to(tl.float32)
