@@ -12,7 +12,6 @@ import shutil
 import sys
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,12 +40,7 @@ def strength(request: Request, called: Sequence[Called]) -> Strength:
     every = mutations(text, function)
     excluded = [mutation for mutation in every if mutation.excluded]
     chosen = _sample([mutation for mutation in every if not mutation.excluded], request.mutants, request.seed)
-    workers = min(_WORKERS, os.cpu_count() or 1)
-    shares = [chosen[start::workers] for start in range(workers)]
-    with ThreadPoolExecutor(workers) as pool:
-        results = list(pool.map(lambda pair: _run(request, called, function, text, *pair), enumerate(shares)))
-    fault = next((fault for _, fault in results if fault), "")
-    ran = [mutant for mutants, _ in results for mutant in mutants]
+    ran, fault = _run(request, called, function, text, chosen)
     ran += [_mutant(mutation, "excluded", mutation.excluded) for mutation in excluded]
     return Strength(tuple(sorted(ran, key=lambda m: (m.line, m.operator, m.change))), len(every), fault)
 
@@ -71,27 +65,30 @@ def _mutant(mutation: Mutation, outcome: str, note: str) -> Mutant:
 
 
 def _run(
-    request: Request, called: Sequence[Called], function: str, original: str, number: int, share: Sequence[Mutation]
+    request: Request, called: Sequence[Called], function: str, original: str, chosen: Sequence[Mutation]
 ) -> tuple[list[Mutant], str]:
-    """The outcomes of one worker's share, and why there are none if even the original does not pass."""
-    folder = Path(request.scratch) / f"mutants-{number}"
-    work, tree = folder / "work", folder / "tree"
+    """The outcomes of all chosen bugs, and why there are none if even the original does not pass."""
+    folder = Path(request.scratch) / "mutants"
+    work = folder / "work"
     work.mkdir(parents=True)
-    shutil.copytree(request.tree, tree, ignore=shutil.ignore_patterns("__pycache__"))
+    trees = [folder / f"tree-{number}" for number in range(min(_WORKERS, os.cpu_count() or 1))]
+    for tree in trees:
+        shutil.copytree(request.tree, tree, ignore=shutil.ignore_patterns("__pycache__"))
     op = Path(request.op).relative_to(request.root).as_posix()
-    job = {"tree": str(tree), "op": op, "test": request.test, "seconds": 5 * request.seconds}
-    job |= {"texts": [["original", original], *([str(i), mutation.text] for i, mutation in enumerate(share))]}
-    path, out = folder / "job.json", folder / "out.jsonl"
+    job = {"trees": [str(tree) for tree in trees], "op": op, "test": request.test, "seconds": 5 * request.seconds}
+    job |= {"original": original, "texts": [[str(i), mutation.text] for i, mutation in enumerate(chosen)]}
+    path, out = folder / "job.json", folder / "out"
+    out.mkdir()
     path.write_text(json.dumps({**job, "probe": _probe(request, called, function, folder)}))
     argv = [sys.executable, "-m", "liger_dev.grading.mutation_server", str(path), str(out)]
-    env = {"PYTHONPATH": f"{tree}:{_TOOL}", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"}
+    env = {"PYTHONPATH": str(_TOOL), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"}
     env |= {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
     done = run_child(argv, scratch=work, writable=[folder], limits=Limits(seconds=6 * request.seconds), env=env)
-    rows = [json.loads(line) for line in out.read_text().splitlines()] if out.is_file() else []
+    rows = [json.loads(line) for file in sorted(out.iterdir()) for line in file.read_text().splitlines()]
     if done.returncode or not rows or rows[0]["code"]:
         failed = f"{rows[0]['failed'] or 'the run'} fails" if rows else done.stderr.strip()[-300:]
         return [], f"the test file does not pass on the op itself in a fork: {failed}"
-    return [outcome for row in rows[1:] if (outcome := _outcome(share[int(row["name"])], row))], ""
+    return [_outcome(chosen[int(row["name"])], row) for row in rows[1:]], ""
 
 
 def _outcome(mutation: Mutation, row: dict[str, Any]) -> Mutant:

@@ -1,16 +1,18 @@
 """`python -m liger_dev.grading.mutation_server JOB OUT`: runs a test file against op files, and writes each one's outcome.
 
-torch and triton are imported once; each run is a fork of this process, which has one thread and imports no op itself,
-so that a fork can neither hang on another's lock nor leave anything behind. Forks of one mutant are not safe to share:
-each mutant gets its own.
+torch, triton and pytest with its plugins are imported once; each run is a fork of this process, which has one thread
+and imports no op itself, so that a fork can neither hang on another's lock nor leave anything behind. Forks of one
+mutant are not safe to share: each mutant gets its own.
 """
 
+import gc
 import hashlib
 import json
 import os
 import select
 import signal
 import sys
+import tempfile
 import time
 
 from pathlib import Path
@@ -29,6 +31,8 @@ from liger_dev.grading.reference_child import split
 from liger_dev.grading.trace import Trace
 
 SECONDS = 30.0
+# Nobody reads why an assertion of a mutant's failed: rewriting test files and writing tracebacks took longer than tests.
+_QUICK = ("-q", "-x", "--assert=plain", "--tb=no", "-p", "no:cacheprovider")
 
 
 class _Passive(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -109,9 +113,7 @@ def _in_fork(tree: Path, test: str, order: dict[str, float], writing: int) -> No
     os.dup2(silent, 2)
     watcher = _Watcher(order)
     sys.path.insert(0, str(tree))
-    code = pytest.main(
-        ["-q", "-x", "-p", "no:cacheprovider", f"--rootdir={tree}", f"--confcutdir={tree}", test], plugins=[watcher]
-    )
+    code = pytest.main([*_QUICK, f"--rootdir={tree}", f"--confcutdir={tree}", test], plugins=[watcher])
     os.write(writing, json.dumps({"failed": watcher.failed, "seconds": watcher.seconds}).encode())
     os._exit(int(code))
 
@@ -130,31 +132,54 @@ def _read(stream: int, deadline: float) -> tuple[bytes, bool]:
     return b"", True
 
 
-def main(job_path: Path, out: Path) -> None:
+def _prepare() -> None:
+    """Does once what each fork would do again: imports, and the collection of garbage among what they made."""
     torch.set_num_threads(1)
     interpreter.install()
     with _Passive():  # type: ignore[no-untyped-call]
         torch.ones(1) * 2
+    with tempfile.TemporaryDirectory() as empty:
+        pytest.main([*_QUICK, f"--rootdir={empty}", f"--confcutdir={empty}", empty])
+    gc.collect()
+    gc.freeze()
+
+
+def main(job_path: Path, out: Path) -> None:
+    """Runs the original, then, where it passes, each tree's share of the mutants in a worker of its own."""
+    _prepare()
     job = json.loads(job_path.read_text())
-    tree = Path(job["tree"])
+    first = Path(job["trees"][0])
+    found = run(first, job["test"], {})
+    digest = probe(first, first / job["op"], job["probe"]) if not found["code"] else ""
+    _write(out / "original.jsonl", "original", found, 0)
+    number = 0 if found["code"] else len(job["trees"])
+    workers = [_worker(job, one, found["seconds"], digest, out) for one in range(number)]
+    ended = [os.waitpid(worker, 0)[1] for worker in workers]
+    sys.exit(1 if any(ended) else 0)
+
+
+def _worker(job: dict[str, Any], number: int, order: dict[str, float], original: str, out: Path) -> int:
+    """A fork that runs every so many-th mutant in the tree of its own."""
+    worker = os.fork()
+    if worker:
+        return worker
+    tree = Path(job["trees"][number])
     op = tree / job["op"]
-    order: dict[str, float] = {}
-    original = ""
     deadline = time.monotonic() + job["seconds"]
-    with out.open("w") as stream:
-        for name, text in job["texts"]:
-            if time.monotonic() > deadline:
-                break
-            op.write_text(text)
-            found = run(tree, job["test"], order)
-            order = order or found.get("seconds", {})
-            digest = probe(tree, op, job["probe"]) if not found["code"] else ""
-            original = original or digest
-            same = len(job["probe"]["cases"]) if digest and digest == original else 0
-            stream.write(
-                json.dumps({"name": name, "code": found["code"], "failed": found["failed"], "same": same}) + "\n"
-            )
-            stream.flush()
+    for name, text in job["texts"][number :: len(job["trees"])]:
+        if time.monotonic() > deadline:
+            break
+        op.write_text(text)
+        found = run(tree, job["test"], order)
+        digest = probe(tree, op, job["probe"]) if not found["code"] else ""
+        same = len(job["probe"]["cases"]) if digest and digest == original else 0
+        _write(out / f"worker-{number}.jsonl", name, found, same)
+    os._exit(0)
+
+
+def _write(file: Path, name: str, found: dict[str, Any], same: int) -> None:
+    with file.open("a") as stream:
+        stream.write(json.dumps({"name": name, "code": found["code"], "failed": found["failed"], "same": same}) + "\n")
 
 
 if __name__ == "__main__":

@@ -46,6 +46,20 @@ FEW = (
     "layout transposed",
     "upstream gradient constant",
 )
+# What is caught by numbers, launches or operations must be caught on a device too.
+ON_A_DEVICE = (
+    "freed_memory",
+    "failed_launch",
+    "nan_everywhere",
+    "half_arithmetic",
+    "unit_upstream",
+    "remembers_contents",
+    "skips_calls",
+    "lazy_tensor",
+    "plain_pytorch",
+    "try_except",
+    "decoy_matmul",
+)
 
 
 @pytest.fixture
@@ -111,6 +125,24 @@ def test_the_honest_kernel_passes_with_margins(workspace):
     assert all(contract.outcome != "broken" for contract in verdict.contracts)
     for margin in verdict.margins:
         print(f"{margin.tensor} {margin.dtype}: {margin.margin:.2f} ({margin.case})")
+
+
+@pytest.mark.gpu
+def test_the_honest_kernel_keeps_its_promises_on_a_device(workspace):
+    verdict = grade(request(workspace, "honest", device="cuda", cases=()))
+    assert verdict.passed, "\n".join(map(str, verdict.faults))
+    outcomes = {contract.name: contract.outcome for contract in verdict.contracts}
+    for name in ("torch.compile, whole graph", "autocast", "a stream of its own", "captured in a CUDA graph"):
+        assert outcomes[name] == "held"
+    assert {name for _, name, _ in verdict.launches} == {"forward_kernel", "backward_kernel"}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ON_A_DEVICE)
+def test_what_it_does_convicts_on_a_device(workspace, name):
+    verdict = grade(request(workspace, name, device="cuda", static=False))
+    assert not verdict.passed
+    assert ATTACKS[name].shows in {fault.kind for fault in verdict.faults}, "\n".join(map(str, verdict.faults))
 
 
 def test_right_numbers_are_told_from_a_kernel(workspace):
