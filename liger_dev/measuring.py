@@ -13,9 +13,11 @@ from liger_dev import measured
 from liger_dev import results
 from liger_dev import workspace
 from liger_dev.bench import csv
+from liger_dev.bench import full_table
 from liger_dev.bench import plots
 from liger_dev.bench import samples
 from liger_dev.bench import table
+from liger_dev.bench.samples import Sampled
 from liger_dev.benchmark import Benchmark
 from liger_dev.benchmark import run_benchmark
 from liger_dev.errors import BadInput
@@ -80,15 +82,26 @@ def page(name: str, root: Path) -> dict[str, Any]:
 
 def write_table(root: Path, path: Path) -> None:
     """Puts the table of all measurements between the marks in a Markdown file. Raises BadInput without marks or rows."""
-    names = measured_kernels(root)
-    rows = csv.read(_data(root))
-    found = [one for name in names for one in samples.read(samples.path_beside(_data(root), name))]
+    rows, found = csv.read(_data(root)), _samples(root)
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise BadInput(f"the file can't be read: {error.strerror}", str(path), "name a Markdown file") from None
-    lines = [table.caption(rows, found), "", *table.table(rows, found)]
+    lines = [table.caption(rows, found), "", *table.short(rows, found)]
     path.write_text(table.into(text, lines, str(path)), encoding="utf-8")
+
+
+def write_full_table(root: Path, path: Path) -> None:
+    """Writes the file with every size of all measurements. Raises BadInput without rows."""
+    text = full_table.full(csv.read(_data(root)), _samples(root), _samples(root, noise=True))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def _samples(root: Path, noise: bool = False) -> list[Sampled]:
+    """Those of every kernel that was measured, or of kernels against themselves."""
+    names = measured_kernels(root)
+    return [one for name in names for one in samples.read(samples.path_beside(_data(root), name, noise))]
 
 
 def _data(root: Path) -> Path:

@@ -12,7 +12,7 @@ from liger_dev.bench.statistics import compare_with_fastest
 from liger_dev.bench.statistics import quantile
 
 CANDIDATE = "liger"
-TIMES = {"speed": "call time", "device_time": "device time"}
+TIMES = {"device_time": "device time", "speed": "call time"}
 
 
 @dataclass(frozen=True)

@@ -1,24 +1,26 @@
-"""All kernels' rows and samples in, one Markdown table of device times against every baseline out."""
+"""All kernels' rows and samples in, one Markdown table of device times against every baseline out, a row a kernel."""
 
 import re
 
 from collections.abc import Mapping
 from collections.abc import Sequence
 
+from liger_dev.bench.comparing import Timed
+from liger_dev.bench.comparing import timed
+from liger_dev.bench.csv import DEVICE_TIMES
 from liger_dev.bench.csv import Measurement
 from liger_dev.bench.models import DEFAULT_MODEL
 from liger_dev.bench.models import MODELS
 from liger_dev.bench.plots import newest_configuration
 from liger_dev.bench.plots import providers_in_order
 from liger_dev.bench.samples import Sampled
-from liger_dev.bench.statistics import compare_with_fastest
 from liger_dev.bench.sweeps import MODEL_AXES
 from liger_dev.errors import BadInput
 
 MODES = ("forward", "backward", "full")
 TITLES = {"liger": "generated", "torch": "eager", "torch_compile": "torch.compile", "liger_kernel": "liger-kernel"}
 BEGIN, END = "<!-- measurements: liger-dev report --table -->", "<!-- end of measurements -->"
-_ABSENT = "–"
+ABSENT, ALONE = "–", "†"
 
 
 def into(text: str, lines: Sequence[str], where: str) -> str:
@@ -33,25 +35,42 @@ def into(text: str, lines: Sequence[str], where: str) -> str:
     )
 
 
-def table(rows: Sequence[Measurement], samples: Sequence[Sampled]) -> list[str]:
+def short(rows: Sequence[Measurement], samples: Sequence[Sampled]) -> list[str]:
     """A row a kernel, at the size of the default model or the nearest that was measured, in its newest configuration.
 
     A cell is the median device time in ms of forward, backward and full pass; the last column says how the kernel
     compares with the fastest baseline of each.
     """
-    kernels = sorted({row.kernel_name for row in rows})
-    newest = {name: newest_configuration([row for row in rows if row.kernel_name == name]) for name in kernels}
+    newest = newest_of_each(rows)
     providers = providers_in_order([row for own in newest.values() for row in own if row.kernel_provider in TITLES])
-    head = [TITLES.get(name, name) for name in providers]
+    head = [TITLES[name] for name in providers]
+    compared: dict[tuple[str, ...], Timed] = {
+        (one.kernel, one.mode, one.x, one.config, one.gpu): one for one in timed(samples) if one.metric != "speed"
+    }
     lines = [
         f"| kernel | size | {' | '.join(head)} | memory (MB) | against the fastest |",
         f"|---|---|{'---:|' * len(head)}---:|---|",
     ]
-    return lines + [_line(name, newest[name], providers, samples) for name in kernels]
+    return lines + [_line(name, own, providers, compared) for name, own in newest.items()]
+
+
+def newest_of_each(rows: Sequence[Measurement]) -> dict[str, list[Measurement]]:
+    """Each kernel's rows in its newest configuration, by name."""
+    kernels = sorted({row.kernel_name for row in rows})
+    return {name: newest_configuration([row for row in rows if row.kernel_name == name]) for name in kernels}
 
 
 def caption(rows: Sequence[Measurement], samples: Sequence[Sampled]) -> str:
-    """One sentence: which GPU, when, with which versions."""
+    """What the short table shows, and where its figures come from."""
+    return (
+        f"{origin(rows, samples)}. Median device time in ms, forward / backward / full, bfloat16, L2 cache flushed; peak "
+        f"memory of a full pass beside eager's. The verdict is the 95 % interval's against the fastest baseline. "
+        f"{ABSENT}: no such op, or no time of its own. {ALONE}: its kernels' time alone, since no graph replays it."
+    )
+
+
+def origin(rows: Sequence[Measurement], samples: Sequence[Sampled]) -> str:
+    """Which GPU, when, with which versions."""
     dates = sorted({row.timestamp[:10] for row in rows})
     versions: dict[str, str] = {}
     for one in samples:
@@ -59,20 +78,19 @@ def caption(rows: Sequence[Measurement], samples: Sequence[Sampled]) -> str:
     told = ", ".join(f"{name} {version}" for name, version in versions.items())
     gpus = ", ".join(sorted({row.gpu_name for row in rows}))
     span = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
-    return (
-        f"{gpus}, {span}; {told}. Median device time in ms, forward / backward / full, bfloat16, L2 cache flushed; peak "
-        f"memory of a full pass beside eager's. The verdict is the 95 % interval's against the fastest baseline. "
-        f"{_ABSENT}: no such op, or no time of its own."
-    )
+    return f"{gpus}, {span}; {told}"
 
 
-def _line(name: str, rows: Sequence[Measurement], providers: Sequence[str], samples: Sequence[Sampled]) -> str:
-    x = _usual(rows)
+def _line(
+    name: str, rows: Sequence[Measurement], providers: Sequence[str], compared: Mapping[tuple[str, ...], Timed]
+) -> str:
+    x, config, gpu = _usual(rows), rows[0].extra_benchmark_config_str, rows[0].gpu_name
     at = {(row.kernel_provider, row.metric_name, row.kernel_operation_mode): row for row in rows if row.x_value == x}
     cells = [" / ".join(_time(at, provider, mode) for mode in MODES) for provider in providers]
     own, eager = (at.get((provider, "memory", "full")) for provider in ("liger", "torch"))
-    memory = f"{own.y_value_50:.0f} ({eager.y_value_50:.0f})" if own and eager else _ABSENT
-    verdicts = " / ".join(_verdict(rows[0], x, mode, samples) for mode in MODES)
+    memory = f"{own.y_value_50:.0f} ({eager.y_value_50:.0f})" if own and eager else ABSENT
+    passes = [compared.get((name, mode, str(x), config, gpu)) for mode in MODES]
+    verdicts = " / ".join(one.found.verdict if one and one.found else ABSENT for one in passes)
     return f"| {name} | {rows[0].x_name}={x} | {' | '.join(cells)} | {memory} | {verdicts} |"
 
 
@@ -84,12 +102,8 @@ def _usual(rows: Sequence[Measurement]) -> int | float | str:
 
 
 def _time(at: Mapping[tuple[str, str, str], Measurement], provider: str, mode: str) -> str:
-    row = at.get((provider, "device_time", mode))
-    return _ABSENT if row is None else f"{row.y_value_50:.3f}"
-
-
-def _verdict(row: Measurement, x: int | float | str, mode: str, samples: Sequence[Sampled]) -> str:
-    setting = (row.kernel_name, mode, "device_time", row.x_name, str(x), row.extra_benchmark_config_str, row.gpu_name)
-    times = {one.provider: one.samples for one in samples if (one.key[0], *one.key[2:]) == setting}
-    found = compare_with_fastest("liger", times)
-    return _ABSENT if found is None else found.verdict
+    for metric, mark in zip(DEVICE_TIMES, ("", ALONE), strict=True):
+        row = at.get((provider, metric, mode))
+        if row is not None:
+            return f"{row.y_value_50:.3f}{mark}"
+    return ABSENT

@@ -47,19 +47,24 @@ def plot(names: Names = None, root: RootDir = None) -> None:
 def report(
     names: Names = None,
     table: Annotated[
-        Path | None, typer.Option("--table", metavar="FILE.md", help="Write the table of all measurements into a file.")
+        Path | None, typer.Option("--table", metavar="FILE.md", help="Write a row a kernel between a file's marks.")
+    ] = None,
+    full_table: Annotated[
+        Path | None, typer.Option("--full-table", metavar="FILE.md", help="Write a file with every size and time.")
     ] = None,
     root: RootDir = None,
 ) -> None:
-    """Make reports' HTML pages again, or write the table of all kernels' measurements into a Markdown file."""
+    """Make reports' HTML pages again, or write tables of all kernels' measurements into Markdown files."""
     from liger_dev import requests
+    from liger_dev.measuring import write_full_table
     from liger_dev.measuring import write_table
 
     folder = root_of(root)
-    if table is not None:
-        write_table(folder, table)
-        tell_error(f"the table is in {table}")
-    elif not names:
+    for path, write in ((table, write_table), (full_table, write_full_table)):
+        if path is not None:
+            write(folder, path)
+            tell_error(f"the table is in {path}")
+    if not names and table is None and full_table is None:
         raise BadInput("no kernel to report on", "report", "name one, or write the table of all: --table README.md")
     _one_by_one(folder, [requests.measure_request("report", name) for name in names or ()])
 

@@ -203,10 +203,11 @@ def test_plot_without_names_draws_every_kernel_and_the_roofline(measured):
     }
 
 
-def test_report_makes_the_page_again_and_writes_the_table(measured):
-    done = run("report", "relu", "--table", "README.md", cwd=measured)
+def test_report_makes_the_page_again_and_writes_the_tables(measured):
+    done = run("report", "relu", "--table", "README.md", "--full-table", "benchmark/TABLE.md", cwd=measured)
     assert done.returncode == 0, done.stderr
     assert "| relu | H=4096 | 0.040 / – / – |" in (measured / "README.md").read_text()
+    assert "| relu | H=4096 | forward | 0.0400 |" in (measured / "benchmark" / "TABLE.md").read_text()
     assert "<h1>Results: relu</h1>" in (measured / "benchmark" / "results" / "relu.html").read_text()
     assert run("report", "gelu", cwd=measured).returncode == run("report", cwd=measured).returncode == 2
 
