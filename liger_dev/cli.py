@@ -35,6 +35,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "approve": going_on.approve,
     "reject": going_on.reject,
     "bench": measuring.bench,
+    "tune": measuring.tune,
     "plot": measuring.plot,
     "report": measuring.report,
     "check": looking.check,

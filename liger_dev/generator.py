@@ -57,7 +57,9 @@ def generate(
         BadInput: a file to edit does not parse.
     """
     profile = _without(profile, (MODIFIED,) if op_text else (MODIFIED, KERNEL))
+    profile = _with_tuning_of(root, profile)
     op = {} if op_text else compiled_values(reference, profile)
+    profile, dropped = _fitting(profile, op)
     texts = kernel_files(reference, profile, op, op_text=op_text)
     if not overwrite:
         _refuse_hand_edits(root, texts)
@@ -72,7 +74,8 @@ def generate(
     for path, text in _exports(profile, values(reference, profile), root, base).items():
         changes = [change for change in changes if change.path != path]
         changes.append(_change(root, path, text))
-    return ChangeSet(tuple(change for change in changes if workspace.read(root, change.path) != change.content))
+    changed = tuple(change for change in changes if workspace.read(root, change.path) != change.content)
+    return ChangeSet(changed, said=dropped)
 
 
 def compiled_values(reference: Reference, profile: KernelProfile) -> dict[str, Any]:
@@ -174,6 +177,26 @@ def _refuse_undoing(root: Path, profile: KernelProfile, texts: Mapping[str, str]
             path,
             "keep it, change it with `liger-dev modify`, or pass --overwrite to lose it",
         )
+
+
+def _with_tuning_of(root: Path, profile: KernelProfile) -> KernelProfile:
+    """A profile that says nothing of measured settings takes over what the workspace's own one says."""
+    path = _profile_path(profile)
+    text = workspace.read(root, path)
+    if profile.tuning or text is None:
+        return profile
+    return profile.model_copy(update={"tuning": parse_profile(text, path).tuning})
+
+
+def _fitting(profile: KernelProfile, op: Mapping[str, Any]) -> tuple[KernelProfile, str]:
+    """The profile without settings of kernels that are no longer those which were measured, and a sentence on these."""
+    kernels = op["op"]["tunable"] if op else {}
+    now = {name: (kernel["body"], [*kernel["knobs"]]) for name, kernel in kernels.items()}
+    kept = [record for record in profile.tuning if now.get(record.kernel) == (record.body, [*record.settings])]
+    dropped = dict.fromkeys(record.kernel for record in profile.tuning if record not in kept)
+    again = f"measure again: liger-dev tune {profile.operation_name}"
+    said = f"Settings measured for {', '.join(dropped)} are left out, since the kernel has changed; {again}"
+    return profile.model_copy(update={"tuning": kept}), said if dropped else ""
 
 
 def _profile_path(profile: KernelProfile) -> str:

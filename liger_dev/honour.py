@@ -38,7 +38,6 @@ REFUSED = {
     "gradient_formulas": _DERIVED,
     "precision_sensitive_ops": "kernels compute everything in float32; no operation can be taken out of that",
     "needs_sm_parallelism": "it follows from the gradients: a sum over rows needs one partial sum a program, others need none",
-    "tuning": "measured tables are written by the tool alone",
     "tolerances": "they are derived from the error that eager PyTorch makes",
 }
 
@@ -174,6 +173,26 @@ def _check_benchmark(profile: KernelProfile) -> None:
         raise ProfileRefused("benchmark_providers leaves out liger, the kernel itself", "benchmark_providers", "add it")
 
 
+def _tuning(derived: KernelProfile, edited: KernelProfile) -> dict[str, Any]:
+    """Measured settings: ranges that don't overlap, and numbers that a launch can take."""
+    ranges: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
+    for record in edited.tuning:
+        where = f"{record.kernel}, {record.arch}, {record.dtype}"
+        for name, value in record.settings.items():
+            powers = name not in ("NUM_STAGES", "per_sm")
+            if value < 1 or powers and value & (value - 1):
+                kind = "a power of two" if powers else "a whole number above 0"
+                raise ProfileRefused(f"tuning: {name} of {where} is {value}, not {kind}", "tuning", "mend it")
+        ranges.setdefault((record.kernel, record.arch, record.dtype), []).append((record.above, record.up_to))
+    for (kernel, arch, dtype), pairs in ranges.items():
+        ends = [end for pair in sorted(pairs) for end in pair]
+        if ends != sorted(ends) or any(above == up_to for above, up_to in pairs):
+            raise ProfileRefused(
+                f"tuning: ranges of {kernel}, {arch}, {dtype} overlap or are empty", "tuning", "leave one of them"
+            )
+    return {"tuning": [record.model_dump(mode="json") for record in edited.tuning]}
+
+
 _BY_COMPILER: dict[str, Callable[[KernelProfile, KernelProfile], dict[str, Any]]] = {
     "backward_saved_tensors": _saved,
     "backward_recompute": _saved,
@@ -181,4 +200,5 @@ _BY_COMPILER: dict[str, Callable[[KernelProfile, KernelProfile], dict[str, Any]]
     "block_size_source": _block,
     "module_init_params": _init_params,
     "learnable_params": _learnable,
+    "tuning": _tuning,
 }

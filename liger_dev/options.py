@@ -29,6 +29,14 @@ class Engine(str, Enum):
     claude = "claude"
 
 
+class Dtype(str, Enum):
+    """What kernels are measured with."""
+
+    bfloat16 = "bfloat16"
+    float16 = "float16"
+    float32 = "float32"
+
+
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The operation's name, such as rms_norm.")]
 NameOrWords = Annotated[
     str,

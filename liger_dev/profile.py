@@ -50,6 +50,33 @@ class LearnableParam(_Strict):
     optional: bool = False
 
 
+class Timing(_Strict):
+    """Milliseconds of the pass that a kernel is in, at one number of columns (elements, where rows don't matter)."""
+
+    size: int = Field(ge=1)
+    ms: float = Field(gt=0)
+    default_ms: float = Field(gt=0)
+
+
+class Tuned(_Strict):
+    """Settings of one kernel that were measured to be faster than the default ones, and where.
+
+    They hold for rows of more than `above` and up to `up_to` columns. `body` is the digest of the kernel's text.
+    """
+
+    kernel: str = Field(pattern=_IDENTIFIER)
+    body: str = Field(pattern=r"^[0-9a-f]{8}$")
+    arch: str = Field(pattern=r"^(sm_\d+|gfx[0-9a-f]+|cpu)$")
+    dtype: Literal["float32", "bfloat16", "float16"]
+    above: int = Field(ge=0)
+    up_to: int = Field(ge=1)
+    settings: dict[str, int]
+    gpu: str
+    date: str
+    versions: dict[str, str]
+    timings: list[Timing]
+
+
 class KernelProfile(_Strict):
     """Every field that a reviewer may read and edit; the generator honours an edit or refuses it with a reason."""
 
@@ -87,7 +114,7 @@ class KernelProfile(_Strict):
 
     assumptions: list[str] = []
     provenance: dict[str, str] = {}
-    tuning: dict[str, Any] = {}
+    tuning: list[Tuned] = []
     tolerances: dict[str, Any] = {}
 
 

@@ -62,7 +62,7 @@ def init_request(overwrite: bool = False) -> Request:
 
 
 def measure_request(command: str, name: str, **options: Any) -> Request:
-    """What `bench`, `plot` and `report` ask for."""
+    """What `bench`, `tune`, `plot` and `report` ask for."""
     return {"command": command, "name": name, **options}
 
 

@@ -11,6 +11,9 @@ from liger_dev.commands.starting import passes
 from liger_dev.commands.starting import root_of
 from liger_dev.errors import KERNEL_FAILED
 from liger_dev.errors import BadInput
+from liger_dev.errors import LimitReached
+from liger_dev.options import Dtype
+from liger_dev.options import Name
 from liger_dev.options import Names
 from liger_dev.options import RootDir
 from liger_dev.screen import tell_error
@@ -31,6 +34,49 @@ def bench(
 
     options = [word for text in given or () for word in text.split()]
     _one_by_one(root_of(root), [requests.measure_request("bench", name, options=options) for name in names])
+
+
+def tune(
+    name: Name,
+    budget: Annotated[
+        float, typer.Option("--budget", metavar="SECONDS", min=1, help="What it may take; run again to go on.")
+    ] = 600,
+    arch: Annotated[
+        list[str] | None,
+        typer.Option("--arch", metavar="TARGET", help="Compile for sm_80, sm_90, … and time nothing; repeatable."),
+    ] = None,
+    x: Annotated[
+        list[int] | None,
+        typer.Option("--x", metavar="SIZE", min=1, help="A size in place of the benchmark's; repeatable."),
+    ] = None,
+    dtype: Annotated[
+        list[Dtype] | None, typer.Option("--dtype", help="In place of the benchmark's; repeatable.")
+    ] = None,
+    again: Annotated[bool, typer.Option("--again", help="Measure also what was measured before.")] = False,
+    root: RootDir = None,
+) -> None:
+    """Measure a kernel's launch settings, and keep those that beat the default; needs a GPU.
+
+    What is better goes into the profile and, as a table, into the op file. What was measured is not measured again."""
+    from liger_dev import requests
+    from liger_dev import runs
+    from liger_dev.session import go_on
+    from liger_dev.stages.tuning import check_archs
+    from liger_dev.stages.tuning import is_spent
+
+    check_archs(arch or [])
+    folder = root_of(root)
+    options = {"budget": budget, "archs": arch or [], "x_values": x or [], "again": again}
+    request = requests.measure_request("tune", name, **options, dtypes=[one.value for one in dtype or ()])
+    run = runs.create_run(folder, {**request, "review": "yes"})
+    passed = go_on(folder, run, "yes")
+    if is_spent(run):
+        raise LimitReached(
+            f"the budget of {budget:g} s is spent before all was measured; what was is kept",
+            name,
+            "the same command goes on where it stopped",
+        )
+    raise typer.Exit(0 if passed else KERNEL_FAILED)
 
 
 def plot(names: Names = None, root: RootDir = None) -> None:

@@ -8,6 +8,9 @@ from liger_dev.compiler.schedule import KernelSpec
 from liger_dev.compiler.schedule import Launch
 from liger_dev.compiler.schedule import strided
 from liger_dev.compiler.shapes import Shapes
+from liger_dev.compiler.tuned import is_looked_up
+from liger_dev.compiler.tuned import knobs
+from liger_dev.compiler.tuned import lookup
 
 
 def launch_lines(host: Host, launch: Launch, device: str, stage: str, shapes: Shapes) -> list[str]:
@@ -58,29 +61,29 @@ def _kernel(host: Host, spec: KernelSpec, device: str, stage: str, shapes: Shape
     scalars = [f"{name}={name}" for name in host.scalars if name in (*text.scalars, *text.statics)]
     flags = [f"{flag}={_flag_value(flag)}" for flag in text.flags]
     sizes = [shapes.axis(axis) for axis in text.sizes]
+    names = knobs(host.options, spec, stage)
+    measured, lead = is_looked_up(host.options, text, names), device.removesuffix(".device")
     if not spec.layout.rows + spec.layout.cols:
         args = [*text.pointers, *scalars, *flags, "num_warps=1"]
         return [f"with device_guard({device}):", f"    {spec.name}[(1,)]({', '.join(args)})"]
     if spec.layout.flat:
-        args = [
-            *text.pointers,
-            "n_elements",
-            *sizes,
-            *scalars,
-            *flags,
-            "BLOCK_SIZE=BLOCK_SIZE",
-            f"num_warps={host.options.num_warps}",
-        ]
+        usual = ("BLOCK_SIZE", str(host.options.num_warps))
+        block, warps = names if measured else usual
+        chosen = [f"BLOCK_SIZE={block}", f"num_warps={warps}"]
+        args = [*text.pointers, "n_elements", *sizes, *scalars, *flags, *chosen]
         return [
+            *([lookup(text, names, lead, usual)] if measured else []),
             f"with device_guard({device}):",
-            f"    {text.name}[(cdiv(n_elements, BLOCK_SIZE),)]({', '.join(args)})",
+            f"    {text.name}[(cdiv(n_elements, {block}),)]({', '.join(args)})",
         ]
+    asked = [lookup(text, names, lead)] if measured else []
     if spec.scatter is not None:
         columns = "cdiv(n_cols, BLOCK_COLS)"
         blocks = ["BLOCK_ROWS=BLOCK_ROWS", "BLOCK_COLS=BLOCK_COLS", "num_warps=num_warps"]
         args = [*text.pointers, "n_rows", "n_cols", *sizes, *scalars, *flags, *blocks]
         return [
             "BLOCK_ROWS, BLOCK_COLS, num_warps = scatter_settings(n_cols)",
+            *asked,
             f"with device_guard({device}):",
             f"    {text.name}[(n_rows, {columns})]({', '.join(args)})",
         ]
@@ -91,13 +94,14 @@ def _kernel(host: Host, spec: KernelSpec, device: str, stage: str, shapes: Shape
     grid = "n_programs" if spec.persistent else "cdiv(n_rows, BLOCK_ROWS)"
     lines = [f"{t.name}_partial = torch.empty(n_rows, dtype=torch.float32, device={device})" for t in spec.totals]
     if not spec.persistent:
-        lines.append(f"BLOCK_ROWS, BLOCK_COLS, num_warps = {_settings(host, spec, stage)}")
+        lines += [f"BLOCK_ROWS, BLOCK_COLS, num_warps = {_settings(host, spec, stage)}", *asked]
     else:
         chosen = host.options.programs_per_sm
         lines += [
             f"BLOCK_ROWS, BLOCK_COLS, NUM_STAGES, num_warps, {'_' if chosen else 'per_sm'} = persistent_settings(",
             f"    n_cols, {_loaded(spec)}, sums={_columns_of_sums(spec)}{host.options.settings(stage)}",
             ")",
+            *asked,
             f"n_programs = min(cdiv(n_rows, BLOCK_ROWS), {chosen or 'per_sm'} * sm_count({device}))",
         ]
         for acc in spec.accumulators:

@@ -19,6 +19,12 @@ from liger_dev.compiler.host import function_values
 from liger_dev.compiler.ir import Dims
 from liger_dev.compiler.kernel_text import KernelText
 from liger_dev.compiler.picks import picked
+from liger_dev.compiler.schedule import specs_of
+from liger_dev.compiler.tuned import body
+from liger_dev.compiler.tuned import is_looked_up
+from liger_dev.compiler.tuned import knobs
+from liger_dev.compiler.tuned import table
+from liger_dev.compiler.tuned import table_name
 from liger_dev.compiler.wrappers import backward_lines
 from liger_dev.compiler.wrappers import forward_lines
 from liger_dev.literals import literal
@@ -39,12 +45,22 @@ def operation_values(hosts: Sequence[tuple[Setting, Host]]) -> dict[str, Any]:
     helpers = [name for name in _HELPERS if f"{name}(" in text or (name.isupper() and name in text)]
     helpers += [name for name in _KERNEL_HELPERS if any(name in line for k in kernels.values() for line in k["lines"])]
     needs = [f"{flag}=True" for flag, _ in named["needs"]]
+    open_settings = _open_settings(hosts)
     values = {
         "summary": _summary(reference.text),
         "formulas": [line for text in _formulas(hosts) for line in _wrapped(text)],
         "uses_libdevice": any("libdevice." in line for kernel in kernels.values() for line in kernel["lines"]),
         "helpers": sorted(helpers),
         "block_size": host.options.block_size if "BLOCK_SIZE=BLOCK_SIZE" in text else 0,
+        "tables": [
+            table(host.options, text, names)
+            for text, names in open_settings.values()
+            if is_looked_up(host.options, text, names)
+        ],
+        "tunable": {
+            text.name: {"body": body(text), "knobs": names, "table": table_name(text)}
+            for text, names in open_settings.values()
+        },
         "kernels": list(kernels.values()),
         "forward_body": forward,
         "backward_body": backward,
@@ -78,6 +94,18 @@ def operation_values(hosts: Sequence[tuple[Setting, Host]]) -> dict[str, Any]:
         **named,
     }
     return {"op": values}
+
+
+def _open_settings(hosts: Sequence[tuple[Setting, Host]]) -> dict[str, tuple[KernelText, tuple[str, ...]]]:
+    """The kernels whose launches leave settings open, with these settings' names."""
+    found = {}
+    for _, host in hosts:
+        for stage, launches in (("forward", host.forward), ("backward", host.backward)):
+            for spec in (spec for launch in launches for spec in specs_of(launch)):
+                text, names = host.texts[spec.name], knobs(host.options, spec, stage)
+                if names:
+                    found[text.name] = text, names
+    return found
 
 
 def _formulas(hosts: Sequence[tuple[Setting, Host]]) -> list[str]:
@@ -141,6 +169,7 @@ _HELPERS = (
     "scale_in_place",
     "sm_count",
     "sum_partials",
+    "tuned",
 )
 
 

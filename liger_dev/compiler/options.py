@@ -15,6 +15,8 @@ class Options:
         programs_per_sm: programs of a persistent backward kernel for each multiprocessor; 0: as `persistent_settings` has it.
         block_cols: columns of the block, a power of two; 0: the next power of two of the row's length.
         block_size: elements a program takes in an element-wise kernel.
+        tuning: the profile's records of measured settings, as JSON.
+        tunable: every launch looks its settings up, in a table that may be empty.
     """
 
     saved: tuple[str, ...] | None = None
@@ -23,6 +25,8 @@ class Options:
     block_cols: int = 0
     block_size: int = 1024
     num_warps: int = 4
+    tuning: tuple[dict[str, Any], ...] = ()
+    tunable: bool = False
 
     def settings(self, stage: str) -> str:
         """Extra arguments of `row_settings` and `persistent_settings` in a wrapper."""

@@ -132,9 +132,10 @@ def call_arguments(function: Any, profile: KernelProfile, inputs: dict[str, torc
     return arguments
 
 
-def record(function: Any, profile: KernelProfile, case: Case, launches: list[Launch]) -> None:
+def record(
+    function: Any, profile: KernelProfile, inputs: dict[str, torch.Tensor | None], launches: list[Launch]
+) -> None:
     """Calls forward and backward once; every launch is added to `launches`, none is run."""
-    inputs = make_inputs(profile, case)
     phase = "forward"
 
     def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
@@ -151,7 +152,7 @@ def record(function: Any, profile: KernelProfile, case: Case, launches: list[Lau
     leaves = [leaf for leaf in inputs.values() if _is_differentiable(leaf)]
     phase = "backward"
     if leaves and outputs:
-        torch.autograd.grad(outputs, leaves, [torch.randn_like(out) for out in outputs], allow_unused=True)
+        torch.autograd.grad(outputs, leaves, [torch.zeros_like(out) for out in outputs], allow_unused=True)
 
 
 def _is_differentiable(value: Any) -> TypeGuard[torch.Tensor]:
@@ -252,7 +253,7 @@ def run_gate(profile: KernelProfile, load: Callable[[], Any]) -> tuple[list[Kern
         return [], f"the op can't be imported: {type(function).__name__}: {_message(function)}"
     for case in cases(profile):
         launches: list[Launch] = []
-        failed = _attempt(lambda: record(function, profile, case, launches))
+        failed = _attempt(lambda: record(function, profile, make_inputs(profile, case), launches))
         if isinstance(failed, Exception):
             return (
                 rows,

@@ -16,6 +16,7 @@ from liger_dev.stages.report import PLOT
 from liger_dev.stages.report import ROOFLINE
 from liger_dev.stages.report import VALIDATE
 from liger_dev.stages.source import FETCHED
+from liger_dev.stages.tuning import TUNE
 
 
 def stages_of(request: Request) -> tuple[Stage, ...]:
@@ -36,6 +37,8 @@ def stages_of(request: Request) -> tuple[Stage, ...]:
             return (INIT,)
         case "bench":
             return (BENCH,)
+        case "tune":
+            return (TUNE,)
         case "report":
             return (PAGE,)
         case "roofline":

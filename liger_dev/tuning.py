@@ -1,0 +1,211 @@
+"""A kernel of the workspace in; its better settings, measured in a child, out: profile, op file and samples to write."""
+
+import json
+import shutil
+import sys
+
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from liger_dev import analyzer
+from liger_dev import generator
+from liger_dev import honour
+from liger_dev import tuned_points
+from liger_dev import workspace
+from liger_dev.errors import LIMIT_REACHED
+from liger_dev.errors import PASSED
+from liger_dev.errors import BadInput
+from liger_dev.errors import HandEdited
+from liger_dev.gate import gpu_name
+from liger_dev.profile import KernelProfile
+from liger_dev.profile import Tuned
+from liger_dev.profile import parse_profile
+from liger_dev.records import Change
+from liger_dev.records import ChangeSet
+from liger_dev.records import Reference
+from liger_dev.records import Source
+from liger_dev.render import is_hand_edited
+from liger_dev.render import output_path
+from liger_dev.render import render_all
+from liger_dev.requests import reference_path
+from liger_dev.sandbox import Completed
+from liger_dev.sandbox import Limits
+from liger_dev.sandbox import run_child
+from liger_dev.scratch import KernelCopy
+from liger_dev.scratch import kernel_copy
+from liger_dev.skeleton import skeleton
+from liger_dev.testrun import child_env
+from liger_dev.testrun import portable
+
+# Beyond its budget a child may finish the round that it is in.
+_GRACE_S = 120
+
+Say = Callable[[str], None]
+
+
+def tune(name: str, root: Path, say: Say, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Measures a kernel's settings: {failure, spent, markdown, changes}.
+
+    `options` are `budget` (seconds), `archs` (targets to compile for), `x_values`, `dtypes` and `again`.
+
+    Raises:
+        BadInput: no GPU and no target to compile for, or a kernel whose settings the compiler did not choose.
+        HandEdited: the op file was edited by hand.
+    """
+    device = gpu_name()
+    if not device and not options["archs"]:
+        raise BadInput(
+            "settings can be measured on a CUDA GPU only, and there is none here",
+            todo="see what compiles for a target, untimed: --arch sm_90; `liger-dev doctor` says what was found",
+        )
+    with kernel_copy(name, root) as copy:
+        reference, profile, tunable = _opened(copy)
+        before = [*tuned_points.read(root / tuned_points.path_of(name)), *tuned_points.read(_kept(root, name))]
+        known = [] if options["again"] else [tuned_points.key_of(line) for line in before]
+        request = _request(copy, profile, tunable, options, known, measure=bool(device) and not options["archs"])
+        done, said = _run(copy, request, say)
+    if done.returncode not in (PASSED, LIMIT_REACHED) or done.timed_out:
+        failure = f"the tuner did not run to its end: {_last_line(portable(done.stderr, copy))}"
+        return {"failure": failure, "spent": "", "markdown": failure, "changes": _none()}
+    lines = tuned_points.merged(before, tuned_points.read(_kept(root, name)))
+    spent = f"the budget of {options['budget']:g} s is spent" if done.returncode == LIMIT_REACHED else ""
+    if not request["measure"]:
+        return {"failure": "", "spent": spent, "markdown": _compiled_only(name, said), "changes": _none()}
+    tuned = profile.model_copy(update={"tuning": _records(profile, lines, tunable)})
+    changes = _changes(root, reference, tuned, lines)
+    _kept(root, name).unlink(missing_ok=True)
+    return {"failure": "", "spent": spent, "markdown": markdown(name, device, lines), "changes": changes.to_json()}
+
+
+def _none() -> dict[str, Any]:
+    return ChangeSet(()).to_json()
+
+
+def _opened(copy: KernelCopy) -> tuple[Reference, KernelProfile, dict[str, Any]]:
+    """Reference and profile, and the kernels with open settings; the copy's op is then one that asks for all of them."""
+    name = copy.name
+    profile = parse_profile(copy.text(copy.profile), copy.profile)
+    if {generator.KERNEL, generator.MODIFIED} & profile.provenance.keys():
+        raise BadInput(
+            f"the settings of '{name}' are not the compiler's: an agent has written or changed the kernel",
+            copy.profile,
+            f"make the compiler's kernel first: liger-dev generate {name} --overwrite",
+        )
+    if is_hand_edited(copy.text(copy.op)):
+        raise HandEdited(
+            "the op file was edited by hand, and would be replaced",
+            copy.op,
+            f"move the edits elsewhere: liger-dev generate {name} --overwrite",
+        )
+    text = copy.text(reference_path(name))
+    reference = analyzer.load_in_child(name, Source("function", text, name, reference_path(name)))
+    derived = KernelProfile.model_validate(analyzer.compile_in_child(reference, {}).profile)
+    plain = profile.model_copy(update={"tuning": []})
+    op = analyzer.compile_in_child(reference, {**honour.options(derived, plain), "tunable": True}).op
+    named = {**profile.model_dump(mode="json"), **op}
+    (copy.tree / output_path(generator.OP, named)).write_text(render_all([generator.OP], named)[copy.op])
+    for change in skeleton(copy.tree, overwrite=True).changes:
+        if change.path == "kernels/ops/utils.py":
+            (copy.tree / change.path).write_text(change.content)
+    return reference, profile, op["op"]["tunable"]
+
+
+def _request(
+    copy: KernelCopy,
+    profile: KernelProfile,
+    tunable: dict[str, Any],
+    options: Mapping[str, Any],
+    known: Sequence[tuned_points.Key],
+    measure: bool,
+) -> dict[str, Any]:
+    config = {k: v for k, v in profile.benchmark_fixed_config.items() if k != "dtype"}
+    return {
+        "name": copy.name,
+        "root": str(copy.tree),
+        "tunable": tunable,
+        "x_name": profile.benchmark_variable,
+        "x_values": list(options["x_values"] or profile.benchmark_x_values_suggestion),
+        "config": config,
+        "dtypes": list(options["dtypes"] or [profile.benchmark_fixed_config.get("dtype", "bfloat16")]),
+        "budget": options["budget"],
+        "targets": list(options["archs"]),
+        "measure": measure,
+        "known": known,
+    }
+
+
+def _run(copy: KernelCopy, request: dict[str, Any], say: Say) -> tuple[Completed, list[str]]:
+    """The child, and what it said. Each point is kept in the workspace as soon as it is measured."""
+    folder = copy.folder()
+    asked, out, kept = folder / "request.json", folder / "points.jsonl", _kept(copy.root, copy.name)
+    asked.write_text(json.dumps(request), encoding="utf-8")
+    earlier = kept.read_bytes() if kept.is_file() else b""
+    said: list[str] = []
+
+    def heard(line: str) -> None:
+        said.append(line)
+        say(line)
+        if out.is_file():
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            kept.write_bytes(earlier + out.read_bytes())
+
+    argv = [sys.executable, "-m", "liger_dev.bench.tuner", str(asked), str(out)]
+    env = child_env(copy)
+    env["PYTHONPATH"] = f"{copy.tree / 'benchmark/scripts'}:{env['PYTHONPATH']}"
+    limits = Limits(seconds=request["budget"] + _GRACE_S)
+    done = run_child(argv, scratch=folder, limits=limits, env=env, on_line=heard)
+    shutil.rmtree(folder / ".cache", ignore_errors=True)
+    return done, said
+
+
+def _kept(root: Path, name: str) -> Path:
+    """Where the points of a run that was stopped wait."""
+    return root / ".liger-dev" / "tuning" / f"{name}.jsonl"
+
+
+def _records(profile: KernelProfile, lines: Sequence[tuned_points.Line], tunable: Mapping[str, Any]) -> list[Tuned]:
+    """What was measured, and what the profile says of architectures and dtypes that were not."""
+    found = tuned_points.records(lines, {kernel: one["body"] for kernel, one in tunable.items()})
+    measured = {(line["kernel"], line["arch"], line["dtype"]) for line in lines}
+    return [*(one for one in profile.tuning if (one.kernel, one.arch, one.dtype) not in measured), *found]
+
+
+def _changes(root: Path, reference: Reference, profile: KernelProfile, lines: Sequence[tuned_points.Line]) -> ChangeSet:
+    made = generator.generate(reference, profile, root)
+    path = tuned_points.path_of(profile.operation_name)
+    own = Change(path, tuned_points.to_text(lines), workspace.base_of(root, path))
+    return ChangeSet((*made.changes, *([own] if lines else [])), said=made.said)
+
+
+def markdown(name: str, device: str, lines: Sequence[tuned_points.Line]) -> str:
+    """The table of all points that are measured: the choice, its time beside the default's, and what was decided."""
+    rows = [
+        f"| `{line['kernel']}` | {line['gpu']} | {line['dtype']} | {line['size']} | {_settings(line['default'])} "
+        f"| {_settings(line['best']) if line['best'] != line['default'] else 'the same'} | {line['default_ms']:.4f} "
+        f"| {line['ms']:.4f} | {line['ratio']:.3f} ({line['low']:.3f} to {line['high']:.3f}) "
+        f"| {sum(bool(one['samples']) for one in line['tried'])} + {sum(bool(one['dropped']) for one in line['tried'])} |"
+        for line in lines
+    ]
+    head = [
+        f"# Settings of {name} on {device}",
+        "",
+        "| Kernel | GPU | Dtype | Size | Default | Choice | Default (ms) | Fastest tried (ms) | Ratio | Timed + dropped |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    return "\n".join([*head, *rows])
+
+
+def _settings(settings: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in settings.items())
+
+
+def _compiled_only(name: str, said: Sequence[str]) -> str:
+    return "\n".join([f"# Settings of {name}: compiled only, nothing was timed", "", *(f"- {line}" for line in said)])
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "it said nothing"
