@@ -29,14 +29,14 @@ from liger_dev.bench.honesty import distance
 from liger_dev.bench.lookups import Lookups
 from liger_dev.bench.lookups import Seen
 from liger_dev.bench.lookups import installed
-from liger_dev.bench.measure import CANDIDATE
-from liger_dev.bench.measure import BenchmarkSpec
-from liger_dev.bench.measure import make_inputs
 from liger_dev.bench.memory import free_unused
 from liger_dev.bench.passes import Pass
 from liger_dev.bench.passes import differentiable
 from liger_dev.bench.passes import gradient_leaves
 from liger_dev.bench.passes import random_gradients
+from liger_dev.bench.spec import CANDIDATE
+from liger_dev.bench.spec import BenchmarkSpec
+from liger_dev.bench.spec import make_inputs
 from liger_dev.bench.timing import graph_pass
 from liger_dev.bench.timing import time_interleaved
 from liger_dev.errors import LIMIT_REACHED

@@ -18,7 +18,7 @@ from liger_dev.bench.table import BEGIN
 from liger_dev.bench.table import END
 
 REPO = Path(__file__).parents[2]
-COMMANDS = "new analyze generate modify validate resume runs show approve reject bench plot report check list grade coverage doctor init".split()
+COMMANDS = "new analyze generate modify validate resume runs show approve reject bench tune plot report check list grade coverage doctor init".split()
 
 
 def run(*words, cwd, **env):

@@ -87,6 +87,24 @@ def learnable(name, **inits):
     return [{**p, "init": inits.get(p["name"], p["init"])} for p in params]
 
 
+def measured(name, above=2048, **settings):
+    """A record of measured settings for a forward kernel, whose other settings are one row and four warps."""
+    kernel = f"_{name}_forward_kernel"
+    return {
+        "kernel": kernel,
+        "body": compiled(catalogue(name), "{}").op["op"]["tunable"][kernel]["body"],
+        "arch": "sm_90",
+        "dtype": "bfloat16",
+        "above": above,
+        "up_to": 4096,
+        "settings": {"BLOCK_ROWS": 1, "num_warps": 4, **settings},
+        "gpu": "NVIDIA H200",
+        "date": "2026-11-30",
+        "versions": {"torch": "2.11.0", "triton": "3.6.0"},
+        "timings": [{"size": 4096, "ms": 0.0401, "default_ms": 0.0456}],
+    }
+
+
 ROWS = "(cdiv(n_rows, BLOCK_ROWS),)"
 
 
@@ -197,6 +215,12 @@ HONOURED = [
     ("benchmark_fixed_config", "rms_norm", {"benchmark_fixed_config": {"B": 3, "T": 5, "dtype": "float16"}}, {SCRIPT: "3"}),
     # What a reviewer notes down: it is kept, and every file's stamp tells that the profile is another.
     ("assumptions", "rms_norm", {"assumptions": ["rows are short"]}, {YAML: "assumptions: [rows are short]"}),
+    (
+        "tuning",
+        "rms_norm",
+        lambda: {"tuning": [measured("rms_norm")]},
+        {OP: "tuned(RMS_NORM_FORWARD_TUNED, x, n_cols, (BLOCK_ROWS, num_warps))", YAML: "gpu: NVIDIA H200"},
+    ),
     ("provenance", "rms_norm", {"provenance": {"reviewer": "me"}}, {YAML: "reviewer: me"}),
 ]  # fmt: skip
 
@@ -216,7 +240,13 @@ REFUSED = [
     ("precision_sensitive_ops", "rms_norm", {"precision_sensitive_ops": []}, "everything in float32"),
     ("gradient_formulas", "softmax", {"gradient_formulas": {"x": "dx = dy"}}, "derived from the reference"),
     ("needs_sm_parallelism", "rms_norm", {"needs_sm_parallelism": False}, "it follows from the gradients"),
-    ("tuning", "rms_norm", {"tuning": {"sm_90": {"num_warps": 4}}}, "written by the tool alone"),
+    ("tuning", "rms_norm", lambda: {"tuning": [measured("rms_norm", num_warps=6)]}, "num_warps of _rms_norm"),
+    (
+        "tuning",
+        "rms_norm",
+        lambda: {"tuning": [measured("rms_norm"), measured("rms_norm", above=3000, num_warps=8)]},
+        "ranges of _rms_norm_forward_kernel, sm_90, bfloat16 overlap",
+    ),
     ("tolerances", "rms_norm", {"tolerances": {"bfloat16": 0.1}}, "the error that eager PyTorch makes"),
     # Fields that are honoured, edited to what can't be.
     ("backward_saved_tensors", "rms_norm", {"backward_saved_tensors": ["weight", "rstd"]}, "backward needs 'x'"),
