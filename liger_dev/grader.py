@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 
+from collections.abc import Callable
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -43,15 +44,29 @@ _SECONDS = 1200
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
-def grade_kernel(copy: KernelCopy, profile: KernelProfile, device: str, mutants: int = MUTANTS) -> Verdict:
-    """Grades the op in a scratch copy, and its test file by planted bugs. `device` is the GPU's name, or empty."""
-    text = copy.text(f"kernels/reference/{copy.name}.py")
+Divisors = tuple[tuple[str, int], ...]
+
+
+def grade_kernel(
+    copy: KernelCopy,
+    profile: KernelProfile,
+    device: str,
+    divisors: Callable[[], Divisors] | None = None,
+    mutants: int = MUTANTS,
+) -> Verdict:
+    """Grades the op in a scratch copy, and its test file by planted bugs.
+
+    Args:
+        device: the GPU's name, or empty.
+        divisors: gives what `divisors_of_copy` gives, where that was asked for earlier.
+    """
+    text = copy.text(copy.reference)
     op = copy.text(copy.op)
     reference = reference_of(text, profile)
     request = Request(
         op=str(copy.tree / copy.op),
         reference=reference,
-        divisors=_divisors(reference),
+        divisors=divisors() if divisors is not None else _divisors(reference),
         function=profile.function_class_name,
         root=str(copy.tree),
         seed=seed_of(op, text),
@@ -102,7 +117,12 @@ def grade_file(
         return _ask(request)
 
 
-def _divisors(reference: Reference) -> tuple[tuple[str, int], ...]:
+def divisors_of_copy(copy: KernelCopy, profile: KernelProfile) -> Divisors:
+    """What the sizes of a kernel's axes must be multiples of: the grader asks for it, and it takes seconds."""
+    return _divisors(reference_of(copy.text(copy.reference), profile))
+
+
+def _divisors(reference: Reference) -> Divisors:
     """What the sizes of axes must be multiples of, by the compiler's reading of the reference, not by the candidate's
     word; nothing where the compiler can't read it."""
     try:

@@ -45,6 +45,10 @@ class KernelCopy:
         return f"test/kernels/test_{self.name}.py"
 
     @property
+    def reference(self) -> str:
+        return f"kernels/reference/{self.name}.py"
+
+    @property
     def profile(self) -> str:
         return f"profiles/{self.name}.yaml"
 
@@ -59,7 +63,7 @@ class KernelCopy:
     @property
     def locked(self) -> tuple[str, ...]:
         """What a repair may not touch: the test, its tolerances, the reference, the profile, the benchmark."""
-        return (self.test, f"kernels/reference/{self.name}.py", self.profile, self.benchmark, *_SHARED)
+        return (self.test, self.reference, self.profile, self.benchmark, *_SHARED)
 
     def text(self, path: str) -> str:
         return (self.tree / path).read_text()

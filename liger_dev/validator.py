@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from dataclasses import replace
 from importlib import metadata
@@ -38,6 +39,7 @@ from liger_dev.gate import Gate
 from liger_dev.gate import Mend
 from liger_dev.gate import gpu_name
 from liger_dev.gate import run_gate
+from liger_dev.grader import divisors_of_copy
 from liger_dev.grader import grade_kernel
 from liger_dev.grading.verdict import Verdict
 from liger_dev.profile import parse_profile
@@ -95,13 +97,15 @@ def validate(
     Raises BadInput when a file of the kernel is missing or its profile does not fit the schema. A kernel that fails
     is no exception but a report.
     """
-    with kernel_copy(name, root) as copy:
+    with kernel_copy(name, root) as copy, ThreadPoolExecutor(1) as aside:
         profile = parse_profile(copy.text(copy.profile), copy.profile)
         integers = frozenset(tensor.name for tensor in profile.forward_inputs if tensor.dtype in ("int", "bool"))
         say("checkstyle")
         style = checkstyle(copy.tree, copy.root, copy.python_files, copy.locked)
         device = gpu_name() if style.passed else ""
-        grader = (lambda copy: grade_kernel(copy, profile, device)) if grade else None
+        # Beside the compilation and the tests, which leave a core idle.
+        divisors = aside.submit(divisors_of_copy, copy, profile) if grade and style.passed else None
+        grader = (lambda copy: grade_kernel(copy, profile, device, divisors.result)) if divisors else None
         gate = run_gate(copy, device, integers, compile_kernels, say, mend, grader) if style.passed else None
         speed = not_measured(_why_no_benchmark(gate, device, benchmark))
         if not speed.reason:
