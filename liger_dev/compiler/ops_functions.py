@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from liger_dev.compiler.op import ATOM
+from liger_dev.compiler.op import PRODUCT
 from liger_dev.compiler.op import SUM
 from liger_dev.compiler.op import Adjoint
 from liger_dev.compiler.op import Op
@@ -131,6 +132,17 @@ def _binary_cross_entropy(g: "Graph", v: "Value", d: "Value") -> list["Value | N
 
 def _cross_entropy(p: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     return -(target * p.log().clamp_min(-100.0) + (1.0 - target) * (-p).log1p().clamp_min(-100.0))
+
+
+def _logits_cross_entropy(g: "Graph", v: "Value", d: "Value") -> list["Value | None"]:
+    x, target = v.args
+    return [g.mul(d, g.sub(g.make("sigmoid", x), target)), g.neg(g.mul(d, x))]
+
+
+def _hardswish(g: "Graph", v: "Value", d: "Value") -> list["Value | None"]:
+    x, three = v.args[0], g.const(3.0)
+    curve = g.mul(d, g.add(g.div(x, three), g.const(0.5)))
+    return [_zero_where(g, "le", x, g.const(-3.0), g.where(g.make("ge", x, three), d, curve))]
 
 
 def _softplus(x: torch.Tensor) -> torch.Tensor:
@@ -256,6 +268,16 @@ FUNCTIONS: dict[str, Op] = {
         one(lambda g, x, y, d: g.where(_within_three(g, x), g.mul(d, g.const(_SIXTH)), g.const(0.0))),
         "float",
     ),
+    "hardswish": Op(
+        1,
+        "{0} * tl.minimum(tl.maximum({0} + 3.0, 0.0), 6.0) / 6.0",
+        "hardswish({0})",
+        PRODUCT,
+        torch.nn.functional.hardswish,
+        _hardswish,
+        "float",
+        formula_call=True,
+    ),
     "atan2": _two("libdevice.atan2({0}, {1})", "atan2({0}, {1})", torch.atan2, _atan2),
     "hypot": _two("libdevice.hypot({0}, {1})", "hypot({0}, {1})", torch.hypot, _hypot),
     "fmod": _two("libdevice.fmod({0}, {1})", "fmod({0}, {1})", torch.fmod, _fmod),
@@ -279,6 +301,24 @@ FUNCTIONS: dict[str, Op] = {
         _cross_entropy,
         _binary_cross_entropy,
         SUM,
+    ),
+    # torch's form, which is NaN for an infinite logit where torch is.
+    "binary_cross_entropy_with_logits": _two(
+        "(1.0 - {1}) * {0} + tl.maximum(-{0}, 0.0) + libdevice.log1p(tl.exp(-tl.abs({0})))",
+        "binary_cross_entropy_with_logits({0}, {1})",
+        torch.nn.BCEWithLogitsLoss(reduction="none"),
+        _logits_cross_entropy,
+        SUM,
+    ),
+    # What is multiplied by the first operand afterwards: left out where that is 0, also if it is infinite.
+    "where_weighted": Op(
+        2,
+        "tl.where({0} == 0.0, 0.0, {1})",
+        "{1}",
+        ATOM,
+        lambda weight, x: torch.where(weight == 0, 0.0, x),
+        lambda g, v, d: [None, d],
+        "float",
     ),
     "fmax": _two("tl.maximum({0}, {1})", "fmax({0}, {1})", torch.fmax, _larger("ge")),
     "fmin": _two("tl.minimum({0}, {1})", "fmin({0}, {1})", torch.fmin, _larger("le")),

@@ -119,11 +119,6 @@ def _hardtanh(state: Lowering, x: Any, low: Any = -1.0, high: Any = 1.0) -> Term
     return result(state, _between(state.graph, t.value, a, b, a, t.value, b), [t])
 
 
-def _hardswish(g: Graph, x: Value) -> Value:
-    curve = g.div(g.mul(x, g.add(x, g.const(3.0))), g.const(6.0))
-    return _between(g, x, g.const(-3.0), g.const(3.0), g.const(0.0), curve, x)
-
-
 def _hardshrink(state: Lowering, x: Any, bound: Any = 0.5) -> Term:
     t, g = state.term(x), state.graph
     inside = g.make("le", g.make("abs", t.value), _number(state, bound))
@@ -176,7 +171,7 @@ ACTIVATIONS: dict[str, Row] = {
     "aten.hardtanh.default": _hardtanh,
     "aten.relu6.default": lambda state, x: _hardtanh(state, x, 0.0, 6.0),
     "aten.hardsigmoid.default": function("hardsigmoid"),
-    "aten.hardswish.default": pointwise(_hardswish),
+    "aten.hardswish.default": function("hardswish"),
     "aten.hardshrink.default": _hardshrink,
     "aten.softshrink.default": _softshrink,
     "aten.threshold.default": _threshold,

@@ -121,7 +121,8 @@ def _cross_entropy(
     epsilon = state.number(smoothing)
     losses = g.mul(share, nll)
     if not (epsilon.op == "const" and epsilon.attr("value") == 0):
-        uniform = g.div(g.mul(epsilon, spread), g.size([axis]))
+        used = g.make("where_weighted", epsilon, spread) if epsilon.op == "param" else spread
+        uniform = g.div(g.mul(epsilon, used), g.size([axis]))
         losses = g.add(g.mul(g.sub(g.const(1.0), epsilon), losses), g.mul(kept, uniform))
     return _weighted(state, losses, share, label.dims, reduction, [t])
 

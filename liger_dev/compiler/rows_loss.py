@@ -82,11 +82,14 @@ def _bce(state: Lowering, x: Any, target: Any, weight: Any = None, reduction: in
 def _bce_with_logits(
     state: Lowering, x: Any, target: Any, weight: Any = None, pos_weight: Any = None, reduction: int = MEAN
 ) -> Term:
-    """softplus(x) - target * x; with a weight p of positives (1 - t) * x + (1 + (p - 1) * t) * softplus(-x)."""
+    """(1 - t) * x + softplus(-x); with a weight p of positives (1 - t) * x + (1 + (p - 1) * t) * softplus(-x).
+
+    torch computes it in place of 1 - t, so it has the dtype of the target."""
     terms, (v, t) = _pair(state, x, target)
+    terms[0] = Term(terms[0].value, terms[0].dims)
     g, one = state.graph, state.graph.const(1.0)
     if pos_weight is None:
-        value = g.sub(g.make("softplus", v), g.mul(t, v))
+        value = g.make("binary_cross_entropy_with_logits", v, t)
     else:
         terms.append(state.term(pos_weight))
         factor = g.add(one, g.mul(g.sub(terms[-1].value, one), t))

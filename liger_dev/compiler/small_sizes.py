@@ -36,7 +36,7 @@ def _takes(fn: Callable[..., Any], reference: Reference, sizes: dict[str, int]) 
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("error", UserWarning)
             fn(**tensors, **scalars)
-    except (RuntimeError, TypeError, ValueError, IndexError, UserWarning):
+    except (RuntimeError, TypeError, ValueError, IndexError, ZeroDivisionError, UserWarning):
         return False
     finally:
         torch.set_warn_always(always)

@@ -27,8 +27,9 @@ from liger_dev.records import Reference
 from liger_dev.records import Scalar
 
 # Sizes that a trace uses for axes: at least 2 (1 would be specialised), even, and pairwise different, so that a
-# wrong match of axes shows. Those that the reference names as numbers are left out, since they would match too.
-_SIZES = (4, 6, 10, 14, 22, 26, 34, 38, 46, 58, 62, 74, 82, 86, 94, 106, 118, 122)
+# wrong match of axes shows: none is the sum or difference of others, for all are odd multiples of 2. Those that the
+# reference names as numbers are left out, since they would match too.
+_SIZES = (6, 10, 14, 22, 26, 34, 38, 46, 58, 62, 74, 82, 86, 94, 106, 118, 122)
 _AXES = 12
 
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)
@@ -102,7 +103,7 @@ def trace(
         Unsupported: torch.export can't trace it (data-dependent control flow, say); the reason is torch's first line.
     """
     first: Unsupported | None = None
-    sizes = next((sizes for sizes in _candidate_sizes(reference) if _runs(fn, reference, absent, sizes)), None)
+    sizes = sizes_taken(fn, reference, absent)
     for integers in (True, False) if any(s.type == "int" for s in reference.scalars) else (False,):
         try:
             return _trace_at(fn, reference, source, absent, sizes or axis_sizes(reference), rows, integers)
@@ -113,7 +114,7 @@ def trace(
 
 
 # For references that divide an axis into groups: how many times as large one axis may be.
-_MULTIPLES = (2, 4, 8, 16, 32, 64, 3, 5, 7)
+_MULTIPLES = (3, 5, 7, 2, 4, 8, 16, 32, 64)
 
 
 def _candidate_sizes(reference: Reference) -> Iterator[dict[str, int]]:
@@ -125,7 +126,12 @@ def _candidate_sizes(reference: Reference) -> Iterator[dict[str, int]]:
             yield {**sizes, axis: multiple * sizes[axis]}
 
 
-def _runs(fn: Callable[..., Any], reference: Reference, absent: frozenset[str], sizes: dict[str, int]) -> bool:
+def sizes_taken(fn: Callable[..., Any], reference: Reference, absent: frozenset[str]) -> dict[str, int] | None:
+    """Small sizes of the reference's axes that it runs with; None if there are none among those that are tried."""
+    return next((sizes for sizes in _candidate_sizes(reference) if runs(fn, reference, absent, sizes)), None)
+
+
+def runs(fn: Callable[..., Any], reference: Reference, absent: frozenset[str], sizes: dict[str, int]) -> bool:
     """Whether the reference takes tensors of such sizes; any reason against it shows again in the trace."""
     scalars = {scalar.name: tag(scalar, i, False) for i, scalar in enumerate(reference.scalars)}
     given = {t.name: sample(t.shape, t.dtype, sizes) for t in reference.tensors if t.name not in absent}

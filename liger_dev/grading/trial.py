@@ -19,6 +19,8 @@ from liger_dev.axes import extent
 from liger_dev.axes import named
 from liger_dev.choices import settings
 from liger_dev.compiler.trace import load_function
+from liger_dev.compiler.trace import runs
+from liger_dev.compiler.trace import sizes_taken
 from liger_dev.compiler.verify import InFloat64
 from liger_dev.errors import BadInput
 from liger_dev.generator import OP
@@ -77,15 +79,14 @@ def _import_op(
 
 
 def _first_difference(reference: Reference, function: Callable[..., Any], kernel: type[torch.autograd.Function]) -> str:
-    tried = 0
-    for own, (sizes, dtype, absent) in _settings(reference):
+    refused, agreed = "", 0
+    for own, (sizes, dtype, absent) in _settings(reference, function):
         inputs = _inputs(reference.tensors, sizes, dtype, absent)
         try:
             with users_code("the reference fails", Place(reference.name)):
                 wanted = _wanted(function, own, inputs)
         except BadInput:  # it does not take these sizes: an odd number has no halves
             continue
-        tried += 1
         missing = f", without {', '.join(sorted(absent))}" if absent else ""
         chosen = "".join(f", {s.name}={s.default!r}" for s in own.scalars if s.choices)
         case = f"in {str(dtype).removeprefix('torch.')} for sizes {sizes}{missing}{chosen}"
@@ -93,30 +94,34 @@ def _first_difference(reference: Reference, function: Callable[..., Any], kernel
             with users_code(f"the op fails {case}", Place(reference.name)):
                 found = _found(kernel, own, inputs)
         except BadInput as error:
-            if tried > 1 and isinstance(error.__cause__, ValueError):
-                continue  # a clear refusal of sizes that make no sense, such as an odd number for halves
-            raise
+            if not isinstance(error.__cause__, ValueError):
+                raise
+            refused = refused or error.what
+            continue  # a clear refusal of sizes that make no sense, such as an odd number for halves
         said = _compare(found, wanted, _TOLERANCES[dtype]) or _compare_dtypes(found, function, own, inputs)
         if said:
             return f"{said} {case}"
-    return "" if tried else "the reference runs with none of the sizes that were tried"
+        agreed += 1
+    return "" if agreed else refused or "the reference runs with none of the sizes that were tried"
 
 
 Trial = tuple[dict[str, int], torch.dtype, frozenset[str]]
 
 
-def _settings(reference: Reference) -> Iterator[tuple[Reference, Trial]]:
+def _settings(reference: Reference, function: Callable[..., Any]) -> Iterator[tuple[Reference, Trial]]:
     """Every trial with the defaults, then the two dtypes with each other setting that has kernels of its own."""
     usual, *others = settings(reference.scalars)
-    trials = _trials(reference)
+    trials = _trials(reference, function)
     for setting, own in [(usual, trials), *((setting, [trials[0], trials[-2], trials[-1]]) for setting in others)]:
         scalars = tuple(replace(s, default=setting.get(s.name, s.default)) for s in reference.scalars)
         yield from ((replace(reference, scalars=scalars), trial) for trial in own)
 
 
-def _trials(reference: Reference) -> list[Trial]:
+def _trials(reference: Reference, function: Callable[..., Any]) -> list[Trial]:
     optional = frozenset(tensor.name for tensor in reference.tensors if tensor.optional)
     even, *others = _size_sets(reference)
+    if not runs(function, reference, frozenset(), even):
+        even = sizes_taken(function, reference, frozenset()) or even
     trials: list[Trial] = [(sizes, torch.float32, frozenset()) for sizes in (even, *others)]
     if optional:
         trials.append((even, torch.float32, optional))

@@ -45,7 +45,8 @@ class Operation:
     """A callable of tensors.
 
     `bind` takes values of scalars (defaults for those left out) and gives a callable of named tensors. `sizes` are
-    the axes whose size the operation itself fixes, such as a module's hidden size. `graph` is the operation's graph
+    the axes whose size the operation itself fixes, such as a module's hidden size, `trial` sizes that it runs with where
+    it does not with the usual small ones. `graph` is the operation's graph
     where it was cut out of a larger one; others are traced when they are printed.
     """
 
@@ -55,6 +56,7 @@ class Operation:
     place: Place
     summary: str = ""
     sizes: dict[str, int] = field(default_factory=dict)
+    trial: dict[str, int] = field(default_factory=dict)
     assumptions: tuple[str, ...] = ()
     graph: Traced | None = None
 

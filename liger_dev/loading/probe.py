@@ -23,6 +23,8 @@ from liger_dev.records import Tensor
 
 # Even and pairwise different, so that a wrong match of axes shows, and halves exist.
 _SIZES = (2, 4, 6, 8, 10, 12, 14, 16, 18, 20)
+# How many times as large one axis is tried, for operations that divide it into groups, or take a part of fixed size.
+_MULTIPLES = (2, 3, 4, 5, 8, 16, 32, 64)
 # Below this share of the output's own gradient, a gradient is the roundoff of zero.
 _ROUNDOFF = 1e-6
 _READS = frozenset("__bool__ __int__ __float__ __index__ item tolist numpy nonzero".split())
@@ -44,9 +46,10 @@ class _NoReading(TorchFunctionMode):
 
 def axis_sizes(operation: Operation, tensors: tuple[Tensor, ...]) -> dict[str, int]:
     """A small size for each named axis; the operation's own sizes where it fixes them."""
-    free = iter(size for size in _SIZES if size not in operation.sizes.values())
+    known = {**operation.trial, **operation.sizes}
+    free = iter(size for size in _SIZES if size not in known.values())
     parts = multiples(tensors)
-    return {axis: operation.sizes.get(axis) or math.lcm(next(free), parts.get(axis, 1)) for axis in named(tensors)}
+    return {axis: known.get(axis) or math.lcm(next(free), parts.get(axis, 1)) for axis in named(tensors)}
 
 
 def samples(
@@ -99,10 +102,27 @@ def give_shapes(operation: Operation, given: dict[str, Shape]) -> Operation:
             said = _assumed(usual, [t for t in tensors if t.range != ranges[t.name]])
             return replace(candidate, assumptions=(*operation.assumptions, *said))
     assert failure is not None, "there is at least one try"
+    if not missing and (larger := _with_larger_axis(replace(operation, tensors=shaped))):
+        return larger
     example = " ".join(f"--shape {tensor.name}=B,T,H" for tensor in missing)
     if missing:
         raise BadInput(f"no usual shapes fit: {failure.what}", failure.where, f"give shapes, for example {example}")
     raise failure
+
+
+def _with_larger_axis(operation: Operation) -> Operation | None:
+    """The operation with sizes that it runs with, if one axis that is some times as large is enough."""
+    usual = axis_sizes(operation, operation.tensors)
+    for multiple in _MULTIPLES:
+        for axis in reversed([axis for axis in usual if axis not in operation.sizes]):
+            candidate = replace(operation, trial={**usual, axis: multiple * usual[axis]})
+            try:
+                with torch.no_grad():
+                    run(candidate, samples(candidate))
+            except BadInput:
+                continue
+            return candidate
+    return None
 
 
 def _assumed(tensors: list[Tensor], indices: list[Tensor]) -> tuple[str, ...]:
