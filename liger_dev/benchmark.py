@@ -35,7 +35,8 @@ _VISUALIZATIONS = "benchmark/visualizations"
 class Benchmark:
     """What was measured. `data` and `plots` are files for the workspace; `reason` is why nothing was measured.
 
-    `samples` are those that the rows' quantiles were taken from; `recorded` says when and where, if it was not now.
+    `samples` are those that the rows' quantiles were taken from; `recorded` says when and where, if it was not now;
+    `noise` are the samples of this op file against itself that the workspace has.
 
     `fault` is how the kernel or its script failed here, which fails the kernel; empty if it did not.
     """
@@ -47,6 +48,7 @@ class Benchmark:
     fault: str = ""
     samples: tuple[Sampled, ...] = ()
     recorded: str = ""
+    noise: tuple[Sampled, ...] = ()
 
 
 def not_measured(reason: str) -> Benchmark:
@@ -90,7 +92,8 @@ def run_benchmark(
     target = csv.target(copy.root / "benchmark/data", environment)
     found = samples.path_beside(fresh, copy.name)
     data = _merged(copy, target, rows, found) if target.is_relative_to(copy.root) else ()
-    return Benchmark(rows, data, _plots(copy, rows), "", samples=samples.read(found))
+    itself = _own(copy, samples.path_beside(target, copy.name, noise=True))
+    return Benchmark(rows, data, _plots(copy, rows), "", samples=samples.read(found), noise=itself)
 
 
 def _kept(copy: KernelCopy, options: Sequence[str]) -> Path:
@@ -129,8 +132,7 @@ def samples_path(name: str) -> str:
 def recorded(copy: KernelCopy, environment: Mapping[str, str]) -> Benchmark | None:
     """What the workspace has of this very op file, measured on another machine or day; None if it has nothing."""
     target = csv.target(copy.root / "benchmark/data", environment)
-    op = samples.op_digest(copy.text(copy.op))
-    own = {one.key: one for one in samples.read(samples.path_beside(target, copy.name)) if one.under.op == op}
+    own = {one.key: one for one in _own(copy, samples.path_beside(target, copy.name))}
     rows = [row for row in csv.read(target) if csv.key(row) in own]
     if not rows:
         return None
@@ -141,7 +143,14 @@ def recorded(copy: KernelCopy, environment: Mapping[str, str]) -> Benchmark | No
     pictures = tuple((path, b"") for path in drawn if (copy.root / path).is_file())
     dates = sorted({row.timestamp[:10] for row in rows})
     said = f"Measured on {rows[0].gpu_name}, {dates[-1]}, with this very op file; not again here."
-    return Benchmark(tuple(rows), (), pictures, "", samples=found, recorded=said)
+    noise = _own(copy, samples.path_beside(target, copy.name, noise=True))
+    return Benchmark(tuple(rows), (), pictures, "", samples=found, recorded=said, noise=noise)
+
+
+def _own(copy: KernelCopy, path: Path) -> tuple[Sampled, ...]:
+    """Those of a file's samples that were taken of this very op file."""
+    op = samples.op_digest(copy.text(copy.op))
+    return tuple(one for one in samples.read(path) if one.under.op == op)
 
 
 def profile_with_ncu(copy: KernelCopy, gpu: str, date: str) -> tuple[str, tuple[tuple[str, bytes], ...]]:

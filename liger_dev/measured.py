@@ -161,13 +161,26 @@ def verdict_lines(found: Sequence[Timed]) -> Iterator[str]:
             yield f"| {point.mode} | {TIMES[point.metric]} | {baseline} | {interval} | {one.verdict} | {share} |"
     yield ""
     for metric, title in TIMES.items():
-        words = [point.found.verdict for point in found if point.metric == metric and point.found]
-        if words:
-            counts = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
+        if counts := _counts(found, metric):
             yield f"Over all sizes and modes, by {title}: {counts}."
     yield from alone_in_words(found)
     yield ""
     yield from _below_half(found)
+
+
+def against_itself(noise: Sequence[Sampled]) -> Iterator[str]:
+    """What the harness makes of the kernel against itself: what it can't tell apart, and what it takes for a difference."""
+    found = points(noise)
+    if not found:
+        return
+    told = [f"{_counts(found, metric)} by {title}" for metric, title in TIMES.items() if _counts(found, metric)]
+    yield f"The kernel against itself, in as many sizes and modes as were tried: {'; '.join(told)}."
+    yield ""
+
+
+def _counts(found: Sequence[Timed], metric: str) -> str:
+    words = [point.found.verdict for point in found if point.metric == metric and point.found]
+    return ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
 
 
 def against_fastest(found: Sequence[Timed]) -> str:

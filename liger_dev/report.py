@@ -38,8 +38,8 @@ class Findings:
     `not_measured` is why there are no `rows`; `benchmark_fault` is how the kernel failed while it was measured; `plots`
     are paths in the workspace; `versions` are pairs of package and version; `seeds` are the test's; `state` is the diff
     from the workspace's op file to the one that was judged; `account` is what an agent says to the person of a failure;
-    `samples` are those of `rows`, and `recorded` says when and where they were taken, if it was not now; `accepted` are
-    metrics that a person accepts to be catastrophically worse.
+    `samples` are those of `rows`, and `recorded` says when and where they were taken, if it was not now; `noise` are those
+    of the kernel against itself; `accepted` are metrics that a person accepts to be catastrophically worse.
     """
 
     name: str
@@ -59,6 +59,7 @@ class Findings:
     samples: tuple[Sampled, ...] = ()
     accepted: tuple[str, ...] = ()
     recorded: str = ""
+    noise: tuple[Sampled, ...] = ()
 
     @property
     def flags(self) -> tuple[Flag, ...]:
@@ -310,6 +311,7 @@ def _benchmark(findings: Findings) -> Iterator[str]:
             yield from measured.table(metric, found)
             yield ""
         yield from measured.verdict_lines(points)
+        yield from measured.against_itself(findings.noise)
     else:
         yield f"Speed and memory were not measured: {findings.not_measured}."
         yield ""

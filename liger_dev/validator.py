@@ -159,6 +159,7 @@ def _report(
         account=account,
         verdict=verdict,
         samples=speed.samples,
+        noise=speed.noise,
         accepted=accepted,
         state=unified_diff((copy.root / copy.op).read_text(), copy.text(copy.op), copy.op),
     )

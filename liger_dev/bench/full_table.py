@@ -31,7 +31,8 @@ _VERDICTS = ("faster", "same", "slower", "inconclusive")
 
 
 def full(rows: Sequence[Measurement], samples: Sequence[Sampled], noise: Sequence[Sampled]) -> str:
-    """The whole file. `noise` are the samples of kernels against themselves."""
+    """The whole file. `noise` are the samples of kernels against themselves; those of other op files are left out."""
+    ops = {one.under.op for one in samples}
     kept = [row for own in newest_of_each(rows).values() for row in own if row.kernel_provider in TITLES]
     passes = _passes(kept)
     found = {(one.metric, *_place(one)): one for one in timed(samples)}
@@ -45,7 +46,7 @@ def full(rows: Sequence[Measurement], samples: Sequence[Sampled], noise: Sequenc
         f"{ABSENT}: no such op, or one that fails there. Written by `liger-dev report --full-table`.",
         "",
         *_counts(shown),
-        *_against_itself(noise),
+        *_against_itself([one for one in noise if one.under.op in ops]),
         "## Device time",
         "",
         "In ms, of the replay of a CUDA graph. Floor: the fewest bytes that any provider's pass moves, over the copy "

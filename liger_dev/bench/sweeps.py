@@ -13,6 +13,8 @@ from liger_dev.bench.models import model
 from liger_dev.errors import BadInput
 
 SWEEP_MODES = ("size", "token_length", "model_config")
+# What x is called where it is no size of the kernel's own.
+OTHER_SWEEPS = ("BT", "model_config")
 DEFAULT_TOKENS = 4096
 TOKEN_LENGTHS = (1024, 2048, 4096, 8192, 16384, 32768)
 # The names that references give to their axes: which of a model's sizes an axis is, and which axes count tokens.
@@ -47,14 +49,14 @@ def token_sweep(x_name: str, config: Mapping[str, Size], model_name: str, length
     """The number of tokens varies, at one model's sizes. Raises BadInput if the op has no tokens or no model's size."""
     sizes = model_sizes(x_name, config, model(model_name))
     points: Points = {tokens: {**_sizes(config), **sizes, **_tokens(config, tokens)} for tokens in lengths}
-    return Sweep("BT", "total tokens", points, {"model": model_name, **sizes})
+    return Sweep(OTHER_SWEEPS[0], "total tokens", points, {"model": model_name, **sizes})
 
 
 def model_sweep(x_name: str, config: Mapping[str, Size], names: Sequence[str], tokens: int) -> Sweep:
     """Models vary, at one number of tokens. Raises BadInput as `token_sweep` does."""
     rows = {**_sizes(config), **_tokens(config, tokens)}
     points: Points = {name: {**rows, **model_sizes(x_name, config, model(name))} for name in names}
-    return Sweep("model_config", "model configuration", points, {"BT": tokens})
+    return Sweep(OTHER_SWEEPS[1], "model configuration", points, {"BT": tokens})
 
 
 def chosen_sweep(

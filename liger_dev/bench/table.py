@@ -15,6 +15,7 @@ from liger_dev.bench.plots import newest_configuration
 from liger_dev.bench.plots import providers_in_order
 from liger_dev.bench.samples import Sampled
 from liger_dev.bench.sweeps import MODEL_AXES
+from liger_dev.bench.sweeps import OTHER_SWEEPS
 from liger_dev.errors import BadInput
 
 MODES = ("forward", "backward", "full")
@@ -41,7 +42,10 @@ def short(rows: Sequence[Measurement], samples: Sequence[Sampled]) -> list[str]:
     A cell is the median device time in ms of forward, backward and full pass; the last column says how the kernel
     compares with the fastest baseline of each.
     """
-    newest = newest_of_each(rows)
+    newest: dict[str, list[Measurement]] = {}
+    # A sweep over models or tokens stands for a kernel that no other was made of.
+    for (kernel, _), own in sorted(newest_of_each(rows).items(), key=lambda one: one[0][1] in OTHER_SWEEPS):
+        newest.setdefault(kernel, own)
     providers = providers_in_order([row for own in newest.values() for row in own if row.kernel_provider in TITLES])
     head = [TITLES[name] for name in providers]
     compared: dict[tuple[str, ...], Timed] = {
@@ -51,13 +55,15 @@ def short(rows: Sequence[Measurement], samples: Sequence[Sampled]) -> list[str]:
         f"| kernel | size | {' | '.join(head)} | memory (MB) | against the fastest |",
         f"|---|---|{'---:|' * len(head)}---:|---|",
     ]
-    return lines + [_line(name, own, providers, compared) for name, own in newest.items()]
+    return lines + [_line(name, own, providers, compared) for name, own in sorted(newest.items())]
 
 
-def newest_of_each(rows: Sequence[Measurement]) -> dict[str, list[Measurement]]:
-    """Each kernel's rows in its newest configuration, by name."""
-    kernels = sorted({row.kernel_name for row in rows})
-    return {name: newest_configuration([row for row in rows if row.kernel_name == name]) for name in kernels}
+def newest_of_each(rows: Sequence[Measurement]) -> dict[tuple[str, str], list[Measurement]]:
+    """The rows of each kernel and x axis in their newest configuration."""
+    groups: dict[tuple[str, str], list[Measurement]] = {}
+    for row in rows:
+        groups.setdefault((row.kernel_name, row.x_name), []).append(row)
+    return {place: newest_configuration(own) for place, own in sorted(groups.items())}
 
 
 def caption(rows: Sequence[Measurement], samples: Sequence[Sampled]) -> str:

@@ -100,6 +100,8 @@ def test_a_kernel_against_itself_stands_beside_what_it_bounds():
     assert len(lines) == 4 and "| rms_norm | H=4096 | forward | device time | 1.000 (0." in lines[2]
     assert lines[3].endswith("| same |")
     assert "against itself" not in full(ROWS, _samples(ROWS), ())
+    other = [replace(one, under=Circumstances(op="another")) for one in _samples(noise)]
+    assert "against itself" not in full(ROWS, _samples(ROWS), other)
 
 
 def test_other_configurations_and_unknown_providers_stay_out():

@@ -1,5 +1,7 @@
 """The table of all kernels for a README, and the roofline: in a plot of times, and over all kernels."""
 
+from dataclasses import replace
+
 import pytest
 
 from liger_dev.bench import plots
@@ -41,6 +43,18 @@ def test_a_row_a_kernel_at_the_model_s_size_with_a_verdict():
     assert first == ("| rms_norm | H=4096 | 0.040 / – / – | 0.400 / – / – | 0.050 / – / – | – | faster / – / – |")
     assert second.startswith("| swiglu |")
     assert "NVIDIA H200, 2026-11-30; torch 2.11.0." in table.caption(ROWS, SAMPLES)
+
+
+def test_a_later_sweep_over_models_does_not_take_the_place_of_the_sizes():
+    models = [
+        replace(row, x_name="model_config", x_value="llama_3_8b", timestamp="2026-12-01 12:00:00")
+        for row in ROWS
+        if row.kernel_name == "swiglu" and row.x_value == 4096
+    ]
+    _, _, *lines = table.short([*ROWS, *models], SAMPLES)
+    assert [line.split(" | ")[1] for line in lines] == ["H=4096", "H=4096"]
+    (line,) = table.short(models, ())[2:]
+    assert line.startswith("| swiglu | model_config=llama_3_8b | 0.040 / – / – |")
 
 
 def test_the_table_goes_between_its_marks_again_and_again():

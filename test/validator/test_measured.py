@@ -10,6 +10,7 @@ from liger_dev.bench.samples import read
 from liger_dev.bench.statistics import quantile
 from liger_dev.measured import Flag
 from liger_dev.measured import against_fastest
+from liger_dev.measured import against_itself
 from liger_dev.measured import assessment
 from liger_dev.measured import flags
 from liger_dev.measured import pairs
@@ -116,6 +117,9 @@ def _recorded(name: str = "rms_norm_h200") -> tuple[Sampled, ...]:
 def test_the_same_kernel_twice_is_the_same():
     found = points(_recorded("rms_norm_h200_noise"))
     assert len(found) == 6 and {point.found.verdict for point in found} == {"same"}
+    (line, _) = against_itself(_recorded("rms_norm_h200_noise"))
+    assert line == "The kernel against itself, in as many sizes and modes as were tried: 6 same by device time."
+    assert list(against_itself(())) == []
 
 
 def test_a_kernel_is_faster_at_one_size_and_slower_at_another():
