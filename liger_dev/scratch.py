@@ -132,9 +132,16 @@ def hashes(folder: Path) -> dict[str, str]:
 
 
 def locked_hashes(copy: KernelCopy) -> dict[str, str]:
-    """The sha256 of the workspace's own test, tolerances, reference and profile, which no run may change either."""
-    paths = [path for path in copy.locked if (copy.root / path).is_file()]
-    return {path: hashlib.sha256((copy.root / path).read_bytes()).hexdigest() for path in paths}
+    """The sha256 of what no run may change in the workspace itself: the kernel's test, tolerances, reference and profile,
+    what was measured and graded of it before, and its rows of each table."""
+    paths = [copy.root / path for path in copy.locked]
+    paths += sorted((copy.root / "benchmark").rglob(f"{copy.name}.*"))
+    found = {path: path.read_bytes() for path in paths if path.is_file()}
+    for table in sorted((copy.root / "benchmark" / "data").glob("*.csv")):
+        # Another kernel may be measured meanwhile.
+        own = f"{copy.name},".encode()
+        found[table] = b"".join(line for line in table.read_bytes().splitlines(True) if line.startswith(own))
+    return {path.relative_to(copy.root).as_posix(): hashlib.sha256(data).hexdigest() for path, data in found.items()}
 
 
 def differences(before: dict[str, str], after: dict[str, str]) -> tuple[str, ...]:

@@ -47,7 +47,7 @@ ATTRIBUTES = frozenset(
     "smallest_normal nelement is_complex unbind split chunk narrow clone detach unflatten "
     "save_for_backward saved_tensors needs_input_grad mark_non_differentiable mark_dirty set_materialize_grads "
     "apply forward backward value items keys values append extend get format join startswith endswith lower upper "
-    "removeprefix removesuffix constexpr arange element_ty any".split()
+    "partition removeprefix removesuffix constexpr arange element_ty any".split()
 )
 DECORATORS = frozenset(
     "triton.jit triton.autotune triton.heuristics staticmethod classmethod property once_differentiable "

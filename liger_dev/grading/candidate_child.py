@@ -52,11 +52,21 @@ def main(job_path: Path, out: Path) -> None:
             inputs = _into(previous, inputs)
         previous = inputs
         wire.write(out, case["file"], *answer(call, case, inputs, upstream, trace))
-    (out / "end.json").write_text(json.dumps({"device": _device(job["device"])}))
+    told = {"device": _device(job["device"]), "operators": {n: _opcheck(*o) for n, o in trace.operators.items()}}
+    (out / "end.json").write_text(json.dumps(told))
 
 
 def _device(device: str) -> str:
     return torch.cuda.get_device_name() if device == "cuda" else "Triton's interpreter on the CPU"
+
+
+def _opcheck(operator: Any, args: Any, kwargs: Any) -> str:
+    """What `torch.library.opcheck` finds of an operator that the candidate has registered; empty if nothing."""
+    try:
+        torch.library.opcheck(operator, args, kwargs)
+    except Exception as error:  # whatever the candidate's own functions raise, the checks hand on
+        return f"{type(error).__name__}: {str(error)[:300]}"
+    return ""
 
 
 def candidate(path: Path, name: str, names: list[str]) -> Call:
@@ -259,6 +269,8 @@ def _in_mode(call: Call, mode: str, inputs: Tensors) -> Call:
         return torch.compile(call, fullgraph=True)
     if mode == "side stream":
         return lambda **arguments: _on_side_stream(call, arguments)
+    if mode == "second GPU":
+        return _on_second_gpu(call)
     if mode == "captured":
         return _captured(call, inputs)
     return call
@@ -276,6 +288,16 @@ def _on_side_stream(call: Call, arguments: Any) -> tuple[torch.Tensor, ...]:
         outputs = call(**arguments)
     torch.cuda.current_stream().wait_stream(stream)
     return outputs
+
+
+def _on_second_gpu(call: Call) -> Call:
+    """Tensors lie on a device that is not the current one."""
+
+    def moved(**arguments: Any) -> tuple[torch.Tensor, ...]:
+        given = {name: x.to("cuda:1") if isinstance(x, torch.Tensor) else x for name, x in arguments.items()}
+        return tuple(y.to("cuda:0") for y in call(**given))
+
+    return moved
 
 
 def _captured(call: Call, inputs: Tensors) -> Call:

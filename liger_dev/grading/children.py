@@ -9,8 +9,10 @@ import json
 import shutil
 import sys
 
+from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ from liger_dev.sandbox import Limits
 from liger_dev.sandbox import run_child
 
 _TOOL = Path(__file__).resolve().parent.parent.parent
-_NOT_WATCHED = ("compiled", "captured", "autocast")
+_NOT_WATCHED = ("compiled", "captured", "autocast", "second GPU")
 
 
 class ReferenceFailed(Exception):
@@ -124,7 +126,10 @@ def _last_line(done: Completed) -> str:
 
 @dataclass(frozen=True)
 class Answers:
-    """What the candidate's child left: a record and tensors for each case that it finished, and how it ended."""
+    """What the candidate's child left: a record and tensors for each case that it finished, and how it ended.
+
+    `operators` are those that the candidate registers, each with what `torch.library.opcheck` finds of it.
+    """
 
     found: dict[str, tuple[dict[str, Any], dict[str, torch.Tensor | None]]]
     done: Completed
@@ -132,6 +137,7 @@ class Answers:
     device: str
     bad: str = ""
     gone: bool = False
+    operators: Mapping[str, str] = field(default_factory=dict)
 
 
 def ask_candidate(request: Request, called: Sequence[Called]) -> Answers:
@@ -145,7 +151,8 @@ def ask_candidate(request: Request, called: Sequence[Called]) -> Answers:
     job = {"root": str(root), "file": str(file), "function": function, "names": names}
     done = _run("candidate_child", folder, _write_job(folder, job, called, request.device), out, request)
     found: dict[str, tuple[dict[str, Any], dict[str, torch.Tensor | None]]] = {}
-    bad, device = "", ""
+    bad = ""
+    told: dict[str, Any] = {"device": "", "operators": {}}
     for one in called:
         if (out / f"{one.file}.json").exists():
             try:
@@ -153,8 +160,8 @@ def ask_candidate(request: Request, called: Sequence[Called]) -> Answers:
             except wire.BadWire as error:
                 bad = bad or str(error)
     if (out / "end.json").is_file() and not done.returncode:
-        device = str(json.loads((out / "end.json").read_text())["device"])
-    return Answers(found, done, function, device, bad, gone=not out.is_dir())
+        told = json.loads((out / "end.json").read_text())
+    return Answers(found, done, function, told["device"], bad, gone=not out.is_dir(), operators=told["operators"])
 
 
 def _own_copy(request: Request, folder: Path) -> tuple[Path, Path]:

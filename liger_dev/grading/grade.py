@@ -49,7 +49,6 @@ _OWN = (
     "allowed bounds candidate_child cases children compare draw grade interpreter judge mutants mutation "
     "mutation_server reference_child request static_reading trace truth verdict wire"
 ).split()
-_GPU_MODES = ("compiled", "autocast", "side stream", "captured")
 
 
 def grade(request: Request) -> Verdict:
@@ -83,16 +82,21 @@ def chosen_cases(request: Request) -> tuple[GradeCase, ...]:
     reference = request.reference
     mixed = accepts_mixed_dtypes(reference)
     cases = grade_cases(reference.tensors, reference.scalars, request.seed, dict(request.divisors), mixed)
-    if request.device == "cuda":
-        base = next(case for case in cases if case.id == "base")
-        cases += tuple(replace(base, id=mode, mode=mode, dtype=FLOAT_DTYPES[1], steps=()) for mode in _GPU_MODES)
+    base = next(case for case in cases if case.id == "base")
+    modes = [*(judge.GPU_MODES if _gpus(request) else ()), *(judge.SECOND_GPU if _gpus(request) > 1 else ())]
+    cases += tuple(replace(base, id=mode, mode=mode, dtype=FLOAT_DTYPES[1], steps=()) for mode in modes)
     if request.cases:
         cases = tuple(case for case in cases if case.id.startswith(request.cases) or case.id == "base")
     return cases
 
 
+def _gpus(request: Request) -> int:
+    return torch.cuda.device_count() if request.device == "cuda" else 0
+
+
 def _judged(request: Request, called: Sequence[Called], answers: Answers) -> Verdict:
     faults = judge.judge_child(answers, called)
+    faults += [Fault("fails torch.library.opcheck", name, text) for name, text in answers.operators.items() if text]
     finished = [one for one in called if one.file in answers.found]
     expected = ask_reference(request, finished) if finished else []
     kernels = frozenset(_kernels(request))
@@ -116,7 +120,7 @@ def _judged(request: Request, called: Sequence[Called], answers: Answers) -> Ver
         judge.group(faults, cases),
         len(finished),
         margins=judge.worst(margins),
-        contracts=judge.contracts(_finished_first(cases, finished), faults, records, request.device == "cuda"),
+        contracts=judge.contracts(_finished_first(cases, finished), faults, records, _gpus(request), answers.operators),
         launches=tuple(counts),
         left_out=tuple(f"refused clearly: {text}" for text in refused),
         accepted=request.allow,

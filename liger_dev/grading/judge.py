@@ -6,7 +6,9 @@ import signal
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
+from types import MappingProxyType
 from typing import Any
 
 from liger_dev.grading.cases import GradeCase
@@ -26,8 +28,14 @@ _PHASES = {
     "repeat": "answers a second call without a launch",
     "repeated backward": "answers a second call without a launch",
 }
-_GPU_CONTRACTS = ("torch.compile, whole graph", "autocast", "a stream of its own", "captured in a CUDA graph")
-_MODES = dict(zip(("compiled", "autocast", "side stream", "captured"), _GPU_CONTRACTS))
+GPU_MODES = {
+    "compiled": "torch.compile, whole graph",
+    "autocast": "autocast",
+    "side stream": "a stream of its own",
+    "captured": "captured in a CUDA graph",
+}
+SECOND_GPU = {"second GPU": "tensors on a second GPU"}
+_OPCHECK = "torch.library.opcheck"
 
 
 def judge_child(answers: Answers, called: Sequence[Called]) -> list[Fault]:
@@ -187,12 +195,15 @@ _PROMISES = (
 
 
 def contracts(
-    cases: Sequence[GradeCase], faults: Sequence[Fault], records: Sequence[dict[str, Any]], cuda: bool
+    cases: Sequence[GradeCase],
+    faults: Sequence[Fault],
+    records: Sequence[dict[str, Any]],
+    gpus: int,
+    operators: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Contract, ...]:
     """What was promised beyond values, and whether it held. `records` are those of the cases that ended, in their
     order: a promise that none of them has put to the test is not run."""
-    modes = {"no_grad": "under no_grad", "inference_mode": "under inference_mode"}
-    modes |= _MODES if cuda else {}
+    modes = {"no_grad": "under no_grad", "inference_mode": "under inference_mode", **GPU_MODES, **SECOND_GPU}
     broken = {fault.kind for fault in faults}
     crashed = {fault.where for fault in faults if fault.kind == "fails"}
     refused = next((r["second derivative"] for r in records if "second derivative" in r), "")
@@ -207,7 +218,17 @@ def contracts(
         if case.mode in modes or case.alias or case.reuses:
             outcome = "broken" if any(fault.where == case.id for fault in faults) else "held"
             rows.append(Contract(modes.get(case.mode, case.id), outcome if case in ended else "not run"))
-    return (*rows, *(Contract(name, "not run", "there is no CUDA device") for name in _GPU_CONTRACTS if not cuda))
+    rows += [_opchecked(operators)]
+    rows += [Contract(name, "not run", "there is no CUDA device") for name in GPU_MODES.values() if not gpus]
+    rows += [Contract(name, "not run", "there is no second CUDA device") for name in SECOND_GPU.values() if gpus < 2]
+    return tuple(rows)
+
+
+def _opchecked(operators: Mapping[str, str]) -> Contract:
+    if not operators:
+        return Contract(_OPCHECK, "not run", "no operator is registered")
+    said = "; ".join(f"{name}: {text}" for name, text in operators.items() if text)
+    return Contract(_OPCHECK, "broken" if said else "held", said)
 
 
 def worst(margins: Iterable[Margin]) -> tuple[Margin, ...]:

@@ -40,11 +40,13 @@ _ON_SCALARS = frozenset(("div", "mul", "add", "sub", "neg", "clamp_min", "clamp_
 
 @dataclass
 class Trace:
-    """What ran, as (phase, name) and (phase, name, programs)."""
+    """What ran, as (phase, name) and (phase, name, programs); `operators` are those that are not PyTorch's own, each
+    with the arguments of its first call."""
 
     phase: str = ""
     launches: list[tuple[str, str, int]] = field(default_factory=list)
     aten: list[tuple[str, str]] = field(default_factory=list)
+    operators: dict[str, tuple[Any, Any, Any]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         return {"launches": self.launches, "aten": sorted(set(self.aten))}
@@ -78,6 +80,8 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._keep(made)
         else:
             self.trace.aten.append((self.trace.phase, name))
+            if func.namespace not in ("aten", "prims", "prim"):
+                self.trace.operators.setdefault(name, (func, args, kwargs or {}))
         return result
 
     def _keep(self, tensors: list[torch.Tensor]) -> None:

@@ -44,6 +44,9 @@ GRADIENTS = {
     "first_upstream": Attack(shows="wrong gradient"),
     "no_weight_gradient": Attack(shows="missing gradient"),
     "clobbers_saved": Attack(".copy_", "another answer in a second backward"),
+    "second_derivative_silent": Attack(shows="second derivative not refused"),
+    "adds_up_twice": Attack(".grad", "gradients do not accumulate"),
+    "computes_in_training_alone": Attack("torch.is_grad_enabled", "wrong values"),
     "autograd_in_backward": Attack("torch.autograd.grad", "computes with PyTorch instead of a kernel"),
 }
 FALLBACKS = {
@@ -51,6 +54,7 @@ FALLBACKS = {
     "decoy_addmm": Attack("torch.addmm", "computes with PyTorch instead of a kernel"),
     "decoy_functional": Attack("import torch.nn.functional", "computes with PyTorch instead of a kernel"),
     "decoy_getattr": Attack("getattr", "computes with PyTorch instead of a kernel"),
+    "registers_an_operator": Attack("torch.library.custom_op", "computes with PyTorch instead of a kernel"),
     "decoy_compile": Attack("torch.compile"),
     "plain_pytorch": Attack("torch.softmax", "launches no kernel in forward"),
     "try_except": Attack("try", "computes with PyTorch instead of a kernel"),

@@ -46,6 +46,7 @@ FEW = (
     "1 batch",
     "layout transposed",
     "upstream gradient constant",
+    "under no_grad",
 )
 # What is caught by numbers, launches or operations must be caught on a device too.
 ON_A_DEVICE = (
@@ -172,6 +173,13 @@ def test_right_numbers_are_told_from_a_kernel(workspace):
     assert "launches no kernel in forward" in kinds
     assert not {kind for kind in kinds if kind.startswith(("wrong", "another", "missing"))}
     assert verdict.margins
+
+
+def test_an_operator_that_is_registered_must_pass_opcheck(workspace):
+    verdict = grade(request(workspace, "registers_an_operator", static=False, cases=("1 batch",)))
+    (fault,) = (fault for fault in verdict.faults if fault.kind == "fails torch.library.opcheck")
+    assert "hostile::softmax" in fault.where
+    assert ("torch.library.opcheck", "broken") in [(c.name, c.outcome) for c in verdict.contracts]
 
 
 def test_no_secret_reaches_a_candidate(workspace, monkeypatch):

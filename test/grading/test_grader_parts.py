@@ -244,7 +244,7 @@ def test_what_was_not_put_to_the_test_has_not_held():
     cases = grade_cases((Tensor("x", ("B", "T", "V")),), (), 7)
     hangs = Fault("hangs", "after 1 of 48 cases", "it did not end within 120 s")
     for ended in (0, 1):
-        found = {contract.name: contract.outcome for contract in contracts(cases, [hangs], [{}] * ended, False)}
+        found = {contract.name: contract.outcome for contract in contracts(cases, [hangs], [{}] * ended, 0)}
         assert found["inputs are left as they are"] == ("held" if ended else "not run")
         assert found["under no_grad"] == found["gradients accumulate"] == "not run"
 

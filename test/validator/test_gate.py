@@ -13,6 +13,7 @@ from liger_dev.gate import Gate
 from liger_dev.gate import run_gate
 from liger_dev.scratch import KernelCopy
 from liger_dev.scratch import kernel_copy
+from liger_dev.scratch import locked_hashes
 from liger_dev.testrun import FAILED
 from liger_dev.testrun import PASSED
 from liger_dev.testrun import Case
@@ -101,10 +102,33 @@ def test_a_candidate_that_edits_a_locked_file_stops_the_gate(plain: Path, edit, 
     assert _stopped(_gate(plain)[0], path)
 
 
-def test_a_candidate_that_edits_the_real_workspace_stops_the_gate(plain: Path, edit):
-    target = str(plain / "test/utils.py")
-    edit(OP, "import math\n", f"import math\n\nopen({target!r}, 'a').write('# loose')\n")
-    assert _stopped(_gate(plain)[0], "test/utils.py (in the workspace)")
+TABLE = "benchmark/data/all_benchmark_data.csv"
+EVIDENCE = "benchmark/results/center.evidence.json"
+
+
+@pytest.mark.parametrize("path", ["test/utils.py", TABLE, "benchmark/data/samples/center.jsonl", EVIDENCE])
+def test_a_candidate_that_edits_the_real_workspace_stops_the_gate(plain: Path, edit, path: str):
+    target = plain / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.touch()
+    edit(OP, "import math\n", f"import math\n\nopen({str(target)!r}, 'a').write('center,liger,full,speed')\n")
+    assert _stopped(_gate(plain)[0], f"{path} (in the workspace)")
+
+
+def test_a_candidate_that_removes_what_speaks_against_it_stops_the_gate(plain: Path, edit):
+    (plain / EVIDENCE).parent.mkdir(parents=True)
+    (plain / EVIDENCE).write_text("{}")
+    edit(OP, "import math\n", f"import math\nimport os\n\nos.remove({str(plain / EVIDENCE)!r})\n")
+    assert _stopped(_gate(plain)[0], f"{EVIDENCE} (in the workspace)")
+
+
+def test_another_kernel_may_be_measured_meanwhile(plain: Path):
+    (plain / TABLE).parent.mkdir(parents=True)
+    (plain / TABLE).write_text("centered,liger,full,speed\n")
+    with kernel_copy("center", plain) as copy:
+        before = locked_hashes(copy)
+        (plain / TABLE).write_text("centered,liger,full,speed\nother,liger,full,speed\n")
+        assert locked_hashes(copy) == before
 
 
 def _stopped(gate: Gate, path: str) -> bool:
