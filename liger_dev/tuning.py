@@ -18,7 +18,6 @@ from liger_dev import workspace
 from liger_dev.errors import LIMIT_REACHED
 from liger_dev.errors import PASSED
 from liger_dev.errors import BadInput
-from liger_dev.errors import HandEdited
 from liger_dev.gate import gpu_name
 from liger_dev.profile import KernelProfile
 from liger_dev.profile import Tuned
@@ -27,8 +26,6 @@ from liger_dev.records import Change
 from liger_dev.records import ChangeSet
 from liger_dev.records import Reference
 from liger_dev.records import Source
-from liger_dev.render import is_hand_edited
-from liger_dev.render import output_path
 from liger_dev.render import render_all
 from liger_dev.requests import reference_path
 from liger_dev.sandbox import Completed
@@ -36,12 +33,12 @@ from liger_dev.sandbox import Limits
 from liger_dev.sandbox import run_child
 from liger_dev.scratch import KernelCopy
 from liger_dev.scratch import kernel_copy
-from liger_dev.skeleton import skeleton
 from liger_dev.testrun import child_env
 from liger_dev.testrun import portable
 
 # Beyond its budget a child may finish the round that it is in.
 _GRACE_S = 120
+_HELPERS = "kernels/ops/utils.py"
 
 Say = Callable[[str], None]
 
@@ -52,8 +49,8 @@ def tune(name: str, root: Path, say: Say, options: Mapping[str, Any]) -> dict[st
     `options` are `budget` (seconds), `archs` (targets to compile for), `x_values`, `dtypes` and `again`.
 
     Raises:
-        BadInput: no GPU and no target to compile for, or a kernel whose settings the compiler did not choose.
-        HandEdited: the op file was edited by hand.
+        BadInput: no GPU and no target to compile for, or helpers of an older version.
+        HandEdited: files were edited by hand or by an agent, and would be replaced.
     """
     device = gpu_name()
     if not device and not options["archs"]:
@@ -88,29 +85,21 @@ def _opened(copy: KernelCopy) -> tuple[Reference, KernelProfile, dict[str, Any]]
     """Reference and profile, and the kernels with open settings; the copy's op is then one that asks for all of them."""
     name = copy.name
     profile = parse_profile(copy.text(copy.profile), copy.profile)
-    if {generator.KERNEL, generator.MODIFIED} & profile.provenance.keys():
-        raise BadInput(
-            f"the settings of '{name}' are not the compiler's: an agent has written or changed the kernel",
-            copy.profile,
-            f"make the compiler's kernel first: liger-dev generate {name} --overwrite",
-        )
-    if is_hand_edited(copy.text(copy.op)):
-        raise HandEdited(
-            "the op file was edited by hand, and would be replaced",
-            copy.op,
-            f"move the edits elsewhere: liger-dev generate {name} --overwrite",
-        )
     text = copy.text(reference_path(name))
-    reference = analyzer.load_in_child(name, Source("function", text, name, reference_path(name)))
-    derived = KernelProfile.model_validate(analyzer.compile_in_child(reference, {}).profile)
+    found = analyzer.analyze(name, Source("function", text, name, reference_path(name)))
+    reference = found.reference
+    generator.generate(reference, profile, copy.root)  # what it would refuse to write need not be measured
+    if "def tuned(" not in copy.text(_HELPERS):
+        raise BadInput(
+            "the workspace's shared helpers are older than this version: they look no settings up",
+            _HELPERS,
+            "bring them up to date: liger-dev init --overwrite",
+        )
     plain = profile.model_copy(update={"tuning": []})
-    op = analyzer.compile_in_child(reference, {**honour.options(derived, plain), "tunable": True}).op
+    op = analyzer.compile_in_child(reference, {**honour.options(found.profile, plain), "tunable": True}).op
     named = {**profile.model_dump(mode="json"), **op}
-    (copy.tree / output_path(generator.OP, named)).write_text(render_all([generator.OP], named)[copy.op])
-    for change in skeleton(copy.tree, overwrite=True).changes:
-        if change.path == "kernels/ops/utils.py":
-            (copy.tree / change.path).write_text(change.content)
-    return reference, profile, op["op"]["tunable"]
+    (copy.tree / copy.op).write_text(render_all([generator.OP], named)[copy.op], encoding="utf-8")
+    return reference, profile, dict(op["op"]["tunable"])
 
 
 def _request(

@@ -1,6 +1,7 @@
 """Kernels and the settings measured for them in, what an op file says of it out: tables, and the lines that look them up."""
 
 import hashlib
+import textwrap
 
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -61,24 +62,32 @@ def table(options: Options, text: KernelText, names: tuple[str, ...]) -> list[st
     if not found:
         return [f"{table_name(text)} = {{}}"]
     unit = "elements" if text.flat else "columns"
-    lines = [
-        f"# Settings of {text.name} that `liger-dev tune` has measured to be faster than the defaults. By architecture",
-        f"# and dtype: {unit} above, up to, ({', '.join(names)}).",
-        f"{table_name(text)} = {{",
-    ]
-    keys = dict.fromkeys((r["arch"], r["dtype"]) for r in found)
-    for arch, dtype in keys:
-        lines.append(f'    ("{arch}", torch.{dtype}): (')
-        for r in sorted((r for r in found if (r["arch"], r["dtype"]) == (arch, dtype)), key=lambda r: r["above"]):
-            values = ", ".join(str(r["settings"][name]) for name in names)
-            comma = "," if len(names) == 1 else ""
-            lines += [f"        # {line}" for line in _provenance(r, unit)]
-            lines.append(f"        ({r['above']}, {r['up_to']}, ({values}{comma})),")
-        lines.append("    ),")
+    about = (
+        f"Settings of {text.name} that `liger-dev tune` has measured to be faster than the default ones. "
+        f"By architecture and dtype: {unit} above, up to, ({', '.join(names)})."
+    )
+    lines = [*_comment(about), f"{table_name(text)} = {{"]
+    for arch, dtype in dict.fromkeys((r["arch"], r["dtype"]) for r in found):
+        rows = sorted((r for r in found if (r["arch"], r["dtype"]) == (arch, dtype)), key=lambda r: int(r["above"]))
+        lines += [f'    ("{arch}", torch.{dtype}): (', *_rows(rows, names), "    ),"]
     return [*lines, "}"]
 
 
-def _provenance(record: Mapping[str, Any], unit: str) -> list[str]:
-    versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
-    times = "; ".join(f"{t['ms']:.4g} ms at {t['size']} {unit}, not {t['default_ms']:.4g}" for t in record["timings"])
-    return [f"{record['gpu']}, {record['date']}, {versions}:", f"{times}."]
+def _rows(records: Iterable[Mapping[str, Any]], names: tuple[str, ...]) -> list[str]:
+    """Ranges and settings; where they come from, once for those that were measured together."""
+    lines: list[str] = []
+    last = ""
+    for record in records:
+        versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
+        where = f"{record['gpu']}, {record['date']}, {versions}:"
+        lines += [f"        {line}" for line in (_comment(where) if where != last else [])]
+        last = where
+        times = [f"{t['ms']:.4g} ms at {t['size']}, by default {t['default_ms']:.4g}" for t in record["timings"]]
+        lines += [f"        {line}" for line in _comment("; ".join(times))]
+        values = ", ".join(str(record["settings"][name]) for name in names) + ("," if len(names) == 1 else "")
+        lines.append(f"        ({record['above']}, {record['up_to']}, ({values})),")
+    return lines
+
+
+def _comment(text: str) -> list[str]:
+    return textwrap.wrap(text, 108, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False)
