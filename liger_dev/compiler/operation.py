@@ -51,7 +51,7 @@ def operation_values(hosts: Sequence[tuple[Setting, Host]]) -> dict[str, Any]:
         "formulas": [line for text in _formulas(hosts) for line in _wrapped(text)],
         "uses_libdevice": any("libdevice." in line for kernel in kernels.values() for line in kernel["lines"]),
         "helpers": sorted(helpers),
-        "block_size": host.options.block_size if "BLOCK_SIZE=BLOCK_SIZE" in text else 0,
+        "block_size": host.options.block_size if "BLOCK_SIZE" in text else 0,
         "tables": [
             table(host.options, text, names)
             for text, names in open_settings.values()

@@ -42,7 +42,10 @@ def test_a_bucket_ends_with_a_power_of_two(size, wanted):
 
 def test_neighbouring_buckets_with_the_same_settings_become_one_range():
     found = records([line(16384), line(4096), line(8192), line(32768, best={"BLOCK_ROWS": 1, "num_warps": 16})], BODIES)
-    assert [(one.above, one.up_to, one.settings["num_warps"]) for one in found] == [(2048, 16384, 4), (16384, 32768, 16)]
+    assert [(one.above, one.up_to, one.settings["num_warps"]) for one in found] == [
+        (2048, 16384, 4),
+        (16384, 32768, 16),
+    ]
     assert [timing.size for timing in found[0].timings] == [4096, 8192, 16384]
 
 
