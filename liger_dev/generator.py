@@ -195,7 +195,7 @@ def _fitting(profile: KernelProfile, op: Mapping[str, Any]) -> tuple[KernelProfi
     kept = [record for record in profile.tuning if now.get(record.kernel) == (record.body, [*record.settings])]
     dropped = dict.fromkeys(record.kernel for record in profile.tuning if record not in kept)
     again = f"measure again: liger-dev tune {profile.operation_name}"
-    said = f"Settings measured for {', '.join(dropped)} are left out, since the kernel has changed; {again}"
+    said = f"Settings measured for {', '.join(dropped)} are left out, since the kernel or what it leaves open has changed; {again}"
     return profile.model_copy(update={"tuning": kept}), said if dropped else ""
 
 

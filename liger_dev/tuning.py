@@ -164,9 +164,10 @@ def _records(profile: KernelProfile, lines: Sequence[tuned_points.Line], tunable
 
 def _changes(root: Path, reference: Reference, profile: KernelProfile, lines: Sequence[tuned_points.Line]) -> ChangeSet:
     made = generator.generate(reference, profile, root)
-    path = tuned_points.path_of(profile.operation_name)
-    own = Change(path, tuned_points.to_text(lines), workspace.base_of(root, path))
-    return ChangeSet((*made.changes, *([own] if lines else [])), said=made.said)
+    path, text = tuned_points.path_of(profile.operation_name), tuned_points.to_text(lines)
+    if text == (workspace.read(root, path) or ""):
+        return made
+    return ChangeSet((*made.changes, Change(path, text, workspace.base_of(root, path))), said=made.said)
 
 
 def markdown(name: str, device: str, lines: Sequence[tuned_points.Line]) -> str:

@@ -1,0 +1,107 @@
+"""What settings take when they are really compiled for a target, without a device; and on a device, the whole tuner."""
+
+import json
+
+import pytest
+
+from compiler_cases import catalogue
+
+from liger_dev.bench import ahead
+from liger_dev.bench import tuner
+from liger_dev.compiler import compile_op
+from liger_dev.generator import kernel_files
+from liger_dev.grading.resources import KernelResources
+from liger_dev.profile import KernelProfile
+from liger_dev.profile import print_profile
+from liger_dev.render import render_all
+
+NAME, KERNEL = "rms_norm", "_rms_norm_backward_kernel"
+SIZES = json.dumps({"B": 4, "T": 2048, "H": 8192})
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory):
+    root = tmp_path_factory.mktemp("ahead")
+    reference = catalogue(NAME)
+    made = compile_op(reference, {"tunable": True})
+    profile = KernelProfile.model_validate({"closest_existing_kernel": "none", **made.profile})
+    packages = {"kernels/__init__.py": "", "kernels/ops/__init__.py": ""}
+    own = {f"profiles/{NAME}.yaml": print_profile(profile), f"kernels/reference/{NAME}.py": reference.text}
+    shared = render_all(["kernels/ops/utils.py.jinja"], {})
+    for path, text in {**packages, **own, **shared, **kernel_files(reference, profile, made.op)}.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    return ahead.Workplace(NAME, str(root), json.dumps(made.op["op"]["tunable"]))
+
+
+@pytest.fixture(scope="module")
+def compilers(workplace):
+    with (made := ahead.compilers(workplace)).pool:
+        yield made
+
+
+def test_every_launch_is_seen_with_its_default_at_the_sizes_that_are_timed(compilers):
+    forward, backward = compilers.look(SIZES, "bfloat16")
+    assert (forward.kernel, forward.phase, forward.size) == ("_rms_norm_forward_kernel", "forward", 8192)
+    assert (backward.kernel, backward.phase, backward.dtype) == (KERNEL, "backward", "bfloat16")
+    assert list(backward.default) == ["BLOCK_ROWS", "NUM_STAGES", "num_warps", "per_sm"]
+
+
+def test_settings_that_spill_are_dropped_by_compilation_alone(compilers):
+    def asked(**settings):
+        return compilers.ask(KERNEL, SIZES, "bfloat16", "sm_90", settings)
+
+    usual = {"BLOCK_ROWS": 1, "NUM_STAGES": 1, "num_warps": 8, "per_sm": 1}
+    tight = {**usual, "num_warps": 1}
+    fits, spills = asked(**usual).result().spill_bytes, asked(**tight).result()
+    assert fits == 0 and spills.spill_bytes > 0
+    assert ahead.reason(spills, tight, asked(**usual).result()) == f"spills {spills.spill_bytes} bytes"
+    assert asked(**{**usual, "per_sm": 2}) is asked(**usual), "what the grid alone sees is not compiled again"
+
+
+USUAL = KernelResources(KERNEL, "backward", "sm_90", "", registers=64, shared_bytes=50_000)
+
+
+@pytest.mark.parametrize(
+    "row, settings, wanted",
+    [
+        ({}, {"num_warps": 8, "per_sm": 4}, ""),
+        ({}, {"num_warps": 8, "per_sm": 8}, "8 programs of 64 registers a thread exceed a multiprocessor"),
+        ({}, {"num_warps": 2, "per_sm": 8}, "8 programs of 50000 bytes of shared memory exceed a multiprocessor"),
+        ({"error": "needs 300000 bytes\nof shared memory"}, {"num_warps": 8}, "needs 300000 bytes"),
+        ({"spill_bytes": 8}, {"num_warps": 8}, "spills 8 bytes"),
+        ({"target": "gfx942", "registers": 512}, {"num_warps": 8, "per_sm": 8}, ""),
+    ],
+)
+def test_what_a_device_could_not_hold_is_dropped_with_the_reason(row, settings, wanted):
+    assert ahead.reason(KernelResources(**{**vars(USUAL), **row}), settings, USUAL) == wanted
+
+
+@pytest.mark.gpu
+def test_the_tuner_measures_and_goes_on_where_it_stopped(workplace, tmp_path, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(f"{workplace.root}/benchmark/scripts")
+    request = {
+        "name": NAME,
+        "root": workplace.root,
+        "tunable": json.loads(workplace.tunable),
+        "x_name": "H",
+        "x_values": [1024],
+        "config": {"B": 4, "T": 2048},
+        "dtypes": ["bfloat16"],
+        "budget": 120,
+        "targets": [],
+        "measure": True,
+        "known": [],
+    }
+    asked, out = tmp_path / "request.json", tmp_path / "points.jsonl"
+    asked.write_text(json.dumps(request))
+    assert tuner.main(asked, out) == 0
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [line["phase"] for line in lines] == ["forward", "backward"]
+    for line in lines:
+        assert line["best"] == line["default"] or line["high"] < 0.98
+        assert sum(bool(one["samples"]) for one in line["tried"]) > 2
+    known = [tuner.key_of(line) for line in lines]
+    asked.write_text(json.dumps({**request, "known": known}))
+    assert tuner.main(asked, tmp_path / "again.jsonl") == 0
+    assert not (tmp_path / "again.jsonl").exists() and "2 of 2 points were measured before" in capsys.readouterr().out
