@@ -122,8 +122,8 @@ class Compilers:
             self.asked[task] = self.pool.submit(compiled, task)
         return self.asked[task]
 
-    def look(self, sizes: str, dtype: str) -> list[Seen]:
-        return self.pool.submit(look, self.workplace, sizes, dtype).result()
+    def look(self, sizes: str, dtype: str) -> "Future[list[Seen]]":
+        return self.pool.submit(look, self.workplace, sizes, dtype)
 
 
 def compilers(workplace: Workplace) -> Compilers:

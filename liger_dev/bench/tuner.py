@@ -106,24 +106,31 @@ def main(request_path: Path, out: Path) -> int:
 def find_points(request: dict[str, Any], compilers: Compilers) -> list[Point]:
     """Every kernel with open settings at every bucket of sizes, the largest first, which gain the most."""
     points: dict[tuple[Any, ...], Point] = {}
-    for x in sorted(request["x_values"], reverse=True):
-        sizes = {**request["config"], request["x_name"]: x}
-        for dtype in request["dtypes"]:
-            for seen in compilers.look(json.dumps(sizes), dtype):
-                body = request["tunable"][seen.kernel]["body"]
-                place = (seen.kernel, seen.dtype, bucket(seen.size))
-                points.setdefault(place, Point(seen, body, sizes))
+    sizes = [{**request["config"], request["x_name"]: x} for x in sorted(request["x_values"], reverse=True)]
+    asked = [(own, compilers.look(json.dumps(own), dtype)) for own in sizes for dtype in request["dtypes"]]
+    for own, looked in asked:
+        for seen in looked.result():
+            body = request["tunable"][seen.kernel]["body"]
+            points.setdefault((seen.kernel, seen.dtype, bucket(seen.size)), Point(seen, body, own))
     return list(points.values())
 
 
 def prune(points: Sequence[Point], compilers: Compilers, target: str, clock: Clock) -> None:
-    """Says how many settings near the default a target could run: nothing is timed."""
+    """Says which settings near the default a target could run well: nothing is timed."""
     for point in points:
         clock.check()
-        near = neighbours(point.seen.default, point.seen.size)
-        usual, *reasons = sift(point, compilers, target, [point.seen.default, *near])
-        kept = sum(not reason for reason in reasons)
-        _say(f"{target}: {point.name}: the default {usual or 'compiles'}, {kept} of {len(near)} settings near it too")
+        seen = point.seen
+        near = neighbours(seen.default, seen.size)
+        usual, *reasons = sift(point, compilers, target, [seen.default, *near])
+        taken = compilers.ask(seen.kernel, json.dumps(point.sizes), seen.dtype, target, seen.default).result()
+        _say(
+            f"{target}: {point.name}: {_in_words(seen.default)} by default takes "
+            f"{usual or f'{taken.registers} registers, {taken.spill_bytes} bytes spilled'}; "
+            f"{reasons.count('')} of {len(near)} settings near it would be timed"
+        )
+        for settings, reason in zip(near, reasons, strict=True):
+            if reason:
+                _say(f"{target}: {point.name}: not {_in_words(settings)}: {reason}")
 
 
 def sift(point: Point, compilers: Compilers, target: str, several: Sequence[Settings]) -> list[str]:
@@ -249,8 +256,11 @@ def _told(found: Climb) -> str:
     counts = f"{timed} timed, {len(found.tried) - timed} dropped"
     if found.best == found.default:
         return f"the default stays, {found.default_ms:.4f} ms ({counts})"
-    settings = ", ".join(f"{name}={value}" for name, value in found.best.items())
-    return f"{settings}: {found.ms:.4f} ms, {found.ratio:.3f} ({found.low:.3f} to {found.high:.3f}) of the default ({counts})"
+    return f"{_in_words(found.best)}: {found.ms:.4f} ms, {found.ratio:.3f} ({found.low:.3f} to {found.high:.3f}) of the default ({counts})"
+
+
+def _in_words(settings: Settings) -> str:
+    return ", ".join(f"{name}={value}" for name, value in settings.items())
 
 
 def _say(text: str) -> None:

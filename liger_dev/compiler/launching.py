@@ -69,8 +69,8 @@ def _kernel(host: Host, spec: KernelSpec, device: str, stage: str, shapes: Shape
     if spec.layout.flat:
         usual = ("BLOCK_SIZE", str(host.options.num_warps))
         block, warps = names if measured else usual
-        chosen = [f"BLOCK_SIZE={block}", f"num_warps={warps}"]
-        args = [*text.pointers, "n_elements", *sizes, *scalars, *flags, *chosen]
+        settings = [f"BLOCK_SIZE={block}", f"num_warps={warps}"]
+        args = [*text.pointers, "n_elements", *sizes, *scalars, *flags, *settings]
         return [
             *([lookup(text, names, lead, usual)] if measured else []),
             f"with device_guard({device}):",

@@ -41,7 +41,7 @@ def compilers(workplace):
 
 
 def test_every_launch_is_seen_with_its_default_at_the_sizes_that_are_timed(compilers):
-    forward, backward = compilers.look(SIZES, "bfloat16")
+    forward, backward = compilers.look(SIZES, "bfloat16").result()
     assert (forward.kernel, forward.phase, forward.size) == ("_rms_norm_forward_kernel", "forward", 8192)
     assert (backward.kernel, backward.phase, backward.dtype) == (KERNEL, "backward", "bfloat16")
     assert list(backward.default) == ["BLOCK_ROWS", "NUM_STAGES", "num_warps", "per_sm"]
