@@ -20,9 +20,11 @@ class LoopedRows(Statements):
     """Programs that go through their rows block by block."""
 
     backwards = False
+    apart = False
 
     def lines(self) -> list[str]:
         passes, after = arrange(self.graph, self.spec, self.values, self.singles)
+        self.apart = len(passes) == 1 and _only_sums(passes[0])
         lines = [
             "rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]",
             "row_mask = rows < n_rows",
@@ -107,7 +109,8 @@ class LoopedRows(Statements):
         if guard:
             self.speller.bound = known
             return ["", f"if {guard}:", *indented([*before, *starts, *loop, *indented(body)])]
-        return [*before, "", *starts, *loop, *indented(body)]
+        ends = [line for value in one.reductions for line in self._end(value)]
+        return [*before, "", *starts, *loop, *indented(body), *ends]
 
     def _carry(self, scan: Value) -> str:
         return f"{self.name_of(scan)}_before"
@@ -146,7 +149,13 @@ class LoopedRows(Statements):
         if value.op == "argmax":
             start = [f"{name} = tl.zeros((BLOCK_ROWS, 1), dtype=tl.int32)"]
             return [*start, f"{name}_value = {_zeros('max')}"]
+        if self.apart:
+            return [f"{name} = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)"]
         return [f"{name} = {_zeros(value.op)}"]
+
+    def _end(self, value: Value) -> list[str]:
+        name = self.name_of(value)
+        return [f"{name} = tl.sum({name}, axis=1, keep_dims=True)"] if self.apart else []
 
     def _continue(self, value: Value) -> None:
         name, inner = self.name_of(value), self.padded(value)
@@ -157,6 +166,9 @@ class LoopedRows(Statements):
                 f"{name} = tl.where(block_max > {name}_value, block_position, {name})",
                 f"{name}_value = tl.maximum({name}_value, block_max)",
             ]
+            return
+        if self.apart:
+            self.block.body.append(f"{name} += {inner}")
             return
         reduced = f"tl.{value.op}({inner}, axis=1, keep_dims=True)"
         step = f"{name} += {reduced}" if value.op == "sum" else f"{name} = tl.{value.op}imum({name}, {reduced})"
@@ -189,6 +201,13 @@ def _guard(one: Pass) -> str:
     """The condition for a pass that does nothing but store gradients."""
     guards = dict.fromkeys(store.guard for store in one.stores)
     return " or ".join(guards) if all(guards) else ""
+
+
+def _only_sums(one: Pass) -> bool:
+    """Whether a pass keeps no more than two sums: then each lane adds up its own columns, and the lanes are added up
+    after the loop. A long sum in one number a row would lose digits that a few thousand partial sums keep."""
+    sums = all(value.op == "sum" for value in one.reductions)
+    return sums and 0 < len(one.reductions) <= 2 and not one.online and not one.stores
 
 
 def _zeros(op: str) -> str:

@@ -26,7 +26,7 @@ class ScatteredRows(Statements):
             text = f"tl.where(mask, {text}, 0.0)"
         self.block.tail.append(f"{gradient} += {text}")
         loads = [
-            "rows = (start + tl.arange(0, BLOCK_ROWS).to(tl.int64))[:, None]",
+            "rows = (first + tl.arange(0, BLOCK_ROWS).to(tl.int64))[:, None]",
             f"{name} = tl.load({pointer}, mask=rows < n_rows, other=0)",
             f"row_mask = (rows < n_rows) & ({name} == own)",
             "mask = row_mask & col_mask",
@@ -34,6 +34,7 @@ class ScatteredRows(Statements):
             *self.block.lines(),
         ]
         return [
+            "SEARCH_ROWS: tl.constexpr = 64 * BLOCK_ROWS",
             "row = tl.program_id(0)",
             "cols = (tl.program_id(1).to(tl.int64) * BLOCK_COLS + tl.arange(0, BLOCK_COLS))[None, :]",
             "col_mask = cols < n_cols",
@@ -41,16 +42,18 @@ class ScatteredRows(Statements):
             "",
             "# The first row of an index adds up all its rows in their order: no atomics, the same bits each time.",
             "earlier = 0",
-            "for start in range(0, row, BLOCK_ROWS):",
-            "    rows = start + tl.arange(0, BLOCK_ROWS)",
-            f"    {name} = tl.load({name}_ptr + rows, mask=rows < row, other=0)",
-            f"    earlier += tl.sum(((rows < row) & ({name} == own)).to(tl.int32))",
+            "for start in range(0, row, SEARCH_ROWS):",
+            *indented(_others(name, "row")),
+            "    earlier += tl.sum(same.to(tl.int32))",
             f"if {self._is_first()}:",
             *indented(
                 [
                     f"{gradient} = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)",
-                    "for start in range(row, n_rows, BLOCK_ROWS):",
-                    *indented(loads),
+                    "for start in range(row, n_rows, SEARCH_ROWS):",
+                    *indented(_others(name, "n_rows")),
+                    "    if tl.sum(same.to(tl.int32)) > 0:",
+                    "        for first in range(start, tl.minimum(start + SEARCH_ROWS, n_rows), BLOCK_ROWS):",
+                    *indented(indented(indented(loads))),
                     f"total = tl.sum({gradient}, axis=0, keep_dims=True)",
                     f"tl.store({gradient}_ptr + own.to(tl.int64) * n_cols + cols, total, mask=col_mask)",
                 ]
@@ -60,3 +63,11 @@ class ScatteredRows(Statements):
     def _is_first(self) -> str:
         (piece,) = (piece for _, piece in self.spec.stores[0].place.slices)
         return f"(earlier == 0) & (own != {piece.skip})" if piece.skip >= 0 else "earlier == 0"
+
+
+def _others(index: str, end: str) -> list[str]:
+    """The statements that look for rows of the own index among SEARCH_ROWS of those before `end`."""
+    return [
+        "others = start + tl.arange(0, SEARCH_ROWS)",
+        f"same = (others < {end}) & (tl.load({index}_ptr + others, mask=others < {end}, other=0) == own)",
+    ]

@@ -42,21 +42,25 @@ def _rewrite(graph: Graph, value: Value, args: tuple[Value, ...], done: dict[Val
             return graph.div(exponential, total)
         if value.op == "log_softmax":
             return graph.sub(shifted, graph.make("log", total))
-        lse = graph.add(peak, graph.make("log", total))
+        logarithm = graph.make("log", total)
         if "infinite" in dict(value.attrs):  # infinity - infinity is NaN, where torch has infinity
             infinite = graph.make("eq", graph.make("abs", peak), graph.const(math.inf))
-            lse = graph.where(infinite, peak, lse)
+            logarithm = graph.where(infinite, graph.const(0.0), logarithm)
+            if "log_denominator" not in graph.names.values():
+                graph.names.setdefault(logarithm, "log_denominator")
+        lse = graph.add(peak, logarithm)
         if lse not in graph.names and "lse" not in graph.names.values():
             graph.names[lse] = "lse"
         return lse
     if value.op == "exp" and value.args[0].op == "sub" and value.args[0].args[1].op == "logsumexp":
-        (x, lse), (peak, log) = value.args[0].args, _terms(done[value.args[0].args[1]])
-        return graph.div(graph.make("exp", graph.sub(done[x], peak)), log.args[0])
+        (x, lse), (peak, log) = value.args[0].args, done[value.args[0].args[1]].args
+        (total,) = log.args[2].args if log.op == "where" else log.args
+        return graph.div(graph.make("exp", graph.sub(done[x], peak)), total)
     if value.op == "sub" and value.args[1].op == "logsumexp":
-        peak, log = _terms(args[1])
+        peak, log = args[1].args
         return graph.sub(graph.sub(args[0], peak), log)
     if value.op == "sub" and value.args[0].op == "logsumexp":
-        peak, log = _terms(args[0])
+        peak, log = args[0].args
         return graph.sub(log, graph.sub(args[1], peak))
     if args == value.args:
         return value
@@ -65,9 +69,3 @@ def _rewrite(graph: Graph, value: Value, args: tuple[Value, ...], done: dict[Val
         if fresh and factor.axes <= quotient.args[1].axes < quotient.args[0].axes:
             return graph.mul(quotient.args[0], graph.div(factor, quotient.args[1]))  # one division a row
     return graph.make(value.op, *args, axes=value.axes, dtype=value.dtype, **dict(value.attrs))
-
-
-def _terms(lse: Value) -> tuple[Value, Value]:
-    """The maximum and the logarithm that an expanded logsumexp is the sum of."""
-    peak, log = (lse.args[2] if lse.op == "where" else lse).args
-    return peak, log

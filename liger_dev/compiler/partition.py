@@ -172,8 +172,10 @@ class _Choice:
         self.inputs = {item.name for item in graph.inputs}
         self.outputs = {output.value for output in graph.outputs}
         floats = {item.name for item in graph.inputs if item.value.dtype == "float"}
-        # Rounded to the type of some inputs, while the gradients of others may be wider.
-        self.narrow = {o.value for o in graph.outputs if o.dtype_of and not floats <= set(o.dtype_of)}
+        # Rounded to the type of some inputs as it is stored, while the gradients of others may be wider.
+        self.narrow = {
+            o.value for o in graph.outputs if o.value.op != "round" and o.dtype_of and not floats <= set(o.dtype_of)
+        }
         self.delicate = self.summed_with_corrections()
         self.saved: dict[Value, None] = {}
         self.seen: set[Value] = set()
@@ -216,7 +218,7 @@ class _Choice:
                 return False
             tiles = [v for v in below if v.op == "input" and v.axes == value.axes]
             worth = bool(self.cols) and (len(tiles) > 1 or any(v.op == "max" for v in below))
-            return worth and value not in self.delicate
+            return worth and value not in self.delicate and value not in self.narrow
         reduced = any(v.op in REDUCTIONS for v in below) and value not in self.narrow
         return reduced and (value in self.graph.names or value.op in REDUCTIONS)
 

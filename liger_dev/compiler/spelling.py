@@ -13,6 +13,7 @@ from liger_dev.compiler.ops import ATOM
 from liger_dev.compiler.ops import OPS
 from liger_dev.compiler.ops import PRODUCT
 from liger_dev.compiler.ops import SUM
+from liger_dev.compiler.precision import triton_text
 
 _DTYPES = {
     "float16": "tl.float16",
@@ -25,13 +26,15 @@ _DTYPES = {
 @dataclass
 class Speller:
     """Spells values of one kernel. `like` names a pointer's dtype for a rounding, `reduction` spells a reduction;
-    `scalars` and `sizes` collect what the expressions need as arguments."""
+    `exact` are quotients that must be rounded correctly; `scalars` and `sizes` collect what the expressions need as
+    arguments."""
 
     graph: Graph
     layout: Layout
     like: Callable[[Value], str]
     reduction: Callable[[Value], str]
     bound: dict[Value, str] = field(default_factory=dict)
+    exact: frozenset[Value] = frozenset()
     scalars: set[str] = field(default_factory=set)
     sizes: set[str] = field(default_factory=set)
 
@@ -64,7 +67,9 @@ class Speller:
         parts = [self.operand(arg, strength_needed(value, i)) for i, arg in enumerate(value.args)]
         if row.strength == ATOM and not value.axes:  # Triton's functions take tensors
             parts = [f"tl.cast({p}, tl.float32)" if a.op == "param" else p for p, a in zip(parts, value.args)]
-        return row.triton.format(*parts), row.strength
+        if value in self.exact:
+            return f"tl.div_rn({self.text(value.args[0])}, tl.cast({self.text(value.args[1])}, tl.float32))", ATOM
+        return triton_text(value).format(*parts), row.strength
 
     def operand(self, value: Value, needs: int) -> str:
         text, strength = self.spell(value)

@@ -106,6 +106,10 @@ def _close(given: Given, name: str) -> tuple[Fault | None, Margin | None]:
     finite = torch.isfinite(true) & torch.isfinite(eager)
     if (fault := _positions(given.id, name, actual, eager, true, finite)) is not None:
         return fault, None
+    if name.startswith("gradient"):
+        # What a mean divides by its size last was that much larger before: near the largest number it may overflow.
+        largest = torch.finfo(torch.float32).max
+        finite &= torch.isfinite(actual) | (true.abs() * EAGER_FACTOR * true.numel() < largest)
     if not finite.any():
         return None, None
     errors, own = _error(actual, true, finite), _error(eager, true, finite).max().item()

@@ -145,6 +145,13 @@ MENDS = (
         numbers.mend_sums,
     ),
     Mend(
+        "row_sums",
+        "tl.sum over rows goes from row to row: their roundings add up, where a GPU combines pairs of rows",
+        "3.6.0 to 3.9.0",
+        numbers.row_sums_are_faulty,
+        numbers.mend_row_sums,
+    ),
+    Mend(
         "float_scans",
         "tl.cumsum and tl.cumprod go from lane to lane: their roundings add up, where a GPU combines pairs of lanes",
         "3.6.0 to 3.9.0",

@@ -209,6 +209,25 @@ def mend_sums(up: ModuleType) -> None:
         setattr(up.ScanOps, name, _bf16_scan(up, getattr(up.ScanOps, name), combine))
 
 
+def row_sums_are_faulty(up: ModuleType) -> bool:
+    """Whether 1 + 2**-24 + 2**-24 + ... stays 1 from row to row: a GPU adds the small numbers to each other."""
+    column = np.array([[1.0], *[[2.0**-24]] * 15], dtype=np.float32)
+    value = up.tl.tensor(up.TensorHandle(column, up.tl.float32), up.tl.block_type(up.tl.float32, [16, 1]))
+    return bool(up.ReduceOps(0, None, False).sum(value).handle.data.item() == 1.0)
+
+
+def mend_row_sums(up: ModuleType) -> None:
+    original = up.ReduceOps.sum
+
+    def total(self: Any, input: Any) -> Any:
+        data = input.handle.data
+        if input.dtype != up.tl.float32 or data.ndim < 2 or self.axis in (None, data.ndim - 1):
+            return original(self, input)
+        return self.to_tensor(_tree_sum(data, self.axis, self.keep_dims, lambda x: x), input.dtype)
+
+    up.ReduceOps.sum = total
+
+
 def _bf16_scan(up: ModuleType, original: Callable[..., Any], combine: Callable[..., Any]) -> Callable[..., Any]:
     def scan(self: Any, input: Any) -> Any:
         if input.dtype != up.tl.bfloat16:

@@ -293,6 +293,19 @@ def float_scans():
 
 
 @triton.jit
+def _sum_of_rows(x_ptr, out_ptr):
+    x = tl.load(x_ptr + tl.arange(0, 16)[:, None])
+    tl.store(out_ptr, tl.sum(tl.sum(x, axis=0, keep_dims=True)))
+
+
+def row_sums():
+    x, out = torch.full((16,), 2.0**-24), torch.zeros(1)
+    x[0] = 1.0
+    _sum_of_rows[(1,)](x, out)
+    return bool((out - x.double().sum()).abs() < 2.0**-22)
+
+
+@triton.jit
 def _integer_sum(x_ptr, out_ptr):
     tl.store(out_ptr, tl.sum(tl.load(x_ptr + tl.arange(0, 4)), axis=0))
 
@@ -429,6 +442,7 @@ CASES = {
     "bf16_atomics": (bf16_atomics,),
     "fp8_conversion": (fp8_rounds_to_nearest_even,),
     "half_sums": (bf16_sums, fp16_sums_round, bf16_sums_keep_dims),
+    "row_sums": (row_sums,),
     "float_scans": (float_scans,),
     "integer_sums": (integer_sums,),
     "float_warnings": (float_warnings,),

@@ -265,7 +265,7 @@ def _alibi_softmax_dslope_kernel(
     rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
     row_mask = rows < n_rows
 
-    dslope = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
+    dslope = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
     for start in range(0, n_cols, BLOCK_COLS):
         cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
         mask = row_mask & (cols < n_cols)
@@ -273,7 +273,8 @@ def _alibi_softmax_dslope_kernel(
 
         total = tl.load(total_ptr + total_offsets, mask=mask, other=0.0)
 
-        dslope += tl.sum(total, axis=1, keep_dims=True)
+        dslope += total
+    dslope = tl.sum(dslope, axis=1, keep_dims=True)
 
     tl.store(dslope_ptr + rows, dslope, mask=row_mask)
 

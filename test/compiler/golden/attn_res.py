@@ -148,7 +148,7 @@ def _attn_res_y_forward_kernel(
     rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
     row_mask = rows < n_rows
 
-    y = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
+    y = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
     for start in range(0, n_cols, BLOCK_COLS):
         cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
         mask = row_mask & (cols < n_cols)
@@ -158,7 +158,8 @@ def _attn_res_y_forward_kernel(
         values = tl.load(values_ptr + values_offsets, mask=mask, other=0.0).to(tl.float32)
         shares = tl.load(shares_ptr + shares_offsets, mask=mask, other=0.0)
 
-        y += tl.sum(shares * values, axis=1, keep_dims=True)
+        y += shares * values
+    y = tl.sum(y, axis=1, keep_dims=True)
 
     tl.store(y_ptr + rows, y, mask=row_mask)
 
@@ -286,7 +287,7 @@ def _attn_res_sum_product_backward_kernel(
     rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
     row_mask = rows < n_rows
 
-    sum_product = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
+    sum_product = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
     for start in range(0, n_cols, BLOCK_COLS):
         cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
         mask = row_mask & (cols < n_cols)
@@ -294,7 +295,8 @@ def _attn_res_sum_product_backward_kernel(
 
         product = tl.load(product_ptr + product_offsets, mask=mask, other=0.0)
 
-        sum_product += tl.sum(product, axis=1, keep_dims=True)
+        sum_product += product
+    sum_product = tl.sum(sum_product, axis=1, keep_dims=True)
 
     tl.store(sum_product_ptr + rows, sum_product, mask=row_mask)
 

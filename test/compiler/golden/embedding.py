@@ -55,6 +55,7 @@ def _embedding_dweight_kernel(
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLS: tl.constexpr,
 ):
+    SEARCH_ROWS: tl.constexpr = 64 * BLOCK_ROWS
     row = tl.program_id(0)
     cols = (tl.program_id(1).to(tl.int64) * BLOCK_COLS + tl.arange(0, BLOCK_COLS))[None, :]
     col_mask = cols < n_cols
@@ -62,22 +63,26 @@ def _embedding_dweight_kernel(
 
     # The first row of an index adds up all its rows in their order: no atomics, the same bits each time.
     earlier = 0
-    for start in range(0, row, BLOCK_ROWS):
-        rows = start + tl.arange(0, BLOCK_ROWS)
-        index = tl.load(index_ptr + rows, mask=rows < row, other=0)
-        earlier += tl.sum(((rows < row) & (index == own)).to(tl.int32))
+    for start in range(0, row, SEARCH_ROWS):
+        others = start + tl.arange(0, SEARCH_ROWS)
+        same = (others < row) & (tl.load(index_ptr + others, mask=others < row, other=0) == own)
+        earlier += tl.sum(same.to(tl.int32))
     if earlier == 0:
         dweight = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
-        for start in range(row, n_rows, BLOCK_ROWS):
-            rows = (start + tl.arange(0, BLOCK_ROWS).to(tl.int64))[:, None]
-            index = tl.load(index_ptr + rows, mask=rows < n_rows, other=0)
-            row_mask = (rows < n_rows) & (index == own)
-            mask = row_mask & col_mask
-            offsets = rows * n_cols + cols
+        for start in range(row, n_rows, SEARCH_ROWS):
+            others = start + tl.arange(0, SEARCH_ROWS)
+            same = (others < n_rows) & (tl.load(index_ptr + others, mask=others < n_rows, other=0) == own)
+            if tl.sum(same.to(tl.int32)) > 0:
+                for first in range(start, tl.minimum(start + SEARCH_ROWS, n_rows), BLOCK_ROWS):
+                    rows = (first + tl.arange(0, BLOCK_ROWS).to(tl.int64))[:, None]
+                    index = tl.load(index_ptr + rows, mask=rows < n_rows, other=0)
+                    row_mask = (rows < n_rows) & (index == own)
+                    mask = row_mask & col_mask
+                    offsets = rows * n_cols + cols
 
-            dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+                    dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
 
-            dweight += dy
+                    dweight += dy
         total = tl.sum(dweight, axis=0, keep_dims=True)
         tl.store(dweight_ptr + own.to(tl.int64) * n_cols + cols, total, mask=col_mask)
 

@@ -104,7 +104,7 @@ def _global_response_norm_norm_forward_kernel(
     rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
     row_mask = rows < n_rows
 
-    sum_of_squares = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
+    sum_of_squares = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
     for start in range(0, n_cols, BLOCK_COLS):
         cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
         mask = row_mask & (cols < n_cols)
@@ -112,7 +112,8 @@ def _global_response_norm_norm_forward_kernel(
 
         x = tl.load(x_ptr + x_offsets, mask=mask, other=0.0).to(tl.float32)
 
-        sum_of_squares += tl.sum(x * x, axis=1, keep_dims=True)
+        sum_of_squares += x * x
+    sum_of_squares = tl.sum(sum_of_squares, axis=1, keep_dims=True)
 
     norm = tl.sqrt(sum_of_squares + eps)
     tl.store(norm_ptr + rows, norm, mask=row_mask)
@@ -295,7 +296,7 @@ def _global_response_norm_dresponse_backward_kernel(
     gamma = tl.load(gamma_ptr + gamma_offsets, mask=row_mask, other=0.0).to(tl.float32)
     response = tl.load(response_ptr + rows, mask=row_mask, other=0.0)
 
-    dot = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
+    dot = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
     for start in range(0, n_cols, BLOCK_COLS):
         cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
         mask = row_mask & (cols < n_cols)
@@ -304,7 +305,8 @@ def _global_response_norm_dresponse_backward_kernel(
         dy = tl.load(dy_ptr + dy_offsets, mask=mask, other=0.0).to(tl.float32)
         x = tl.load(x_ptr + dy_offsets, mask=mask, other=0.0).to(tl.float32)
 
-        dot += tl.sum(dy * x, axis=1, keep_dims=True)
+        dot += dy * x
+    dot = tl.sum(dot, axis=1, keep_dims=True)
 
     dresponse = dot * gamma
     product = response * dot * gamma
@@ -324,7 +326,7 @@ def _global_response_norm_mean_product_backward_looped_kernel(
     rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
     row_mask = rows < n_rows
 
-    dot = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
+    dot = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
     for start in range(0, n_cols, BLOCK_COLS):
         cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
         mask = row_mask & (cols < n_cols)
@@ -332,7 +334,8 @@ def _global_response_norm_mean_product_backward_looped_kernel(
 
         product = tl.load(product_ptr + offsets, mask=mask, other=0.0)
 
-        dot += tl.sum(product, axis=1, keep_dims=True)
+        dot += product
+    dot = tl.sum(dot, axis=1, keep_dims=True)
 
     mean_product = dot / n_cols
     tl.store(mean_product_ptr + rows, mean_product, mask=row_mask)
@@ -395,7 +398,7 @@ def _global_response_norm_dgamma_kernel(
     rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
     row_mask = rows < n_rows
 
-    dgamma = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
+    dgamma = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
     for start in range(0, n_cols, BLOCK_COLS):
         cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
         mask = row_mask & (cols < n_cols)
@@ -406,7 +409,8 @@ def _global_response_norm_dgamma_kernel(
         x = tl.load(x_ptr + dy_offsets, mask=mask, other=0.0).to(tl.float32)
         response = tl.load(response_ptr + response_offsets, mask=mask, other=0.0)
 
-        dgamma += tl.sum(dy * x * response, axis=1, keep_dims=True)
+        dgamma += dy * x * response
+    dgamma = tl.sum(dgamma, axis=1, keep_dims=True)
 
     tl.store(dgamma_ptr + rows, dgamma, mask=row_mask)
 
@@ -423,7 +427,7 @@ def _global_response_norm_dbeta_kernel(
     rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
     row_mask = rows < n_rows
 
-    dbeta = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
+    dbeta = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
     for start in range(0, n_cols, BLOCK_COLS):
         cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
         mask = row_mask & (cols < n_cols)
@@ -431,7 +435,8 @@ def _global_response_norm_dbeta_kernel(
 
         dy = tl.load(dy_ptr + dy_offsets, mask=mask, other=0.0).to(tl.float32)
 
-        dbeta += tl.sum(dy, axis=1, keep_dims=True)
+        dbeta += dy
+    dbeta = tl.sum(dbeta, axis=1, keep_dims=True)
 
     tl.store(dbeta_ptr + rows, dbeta, mask=row_mask)
 

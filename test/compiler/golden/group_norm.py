@@ -250,7 +250,7 @@ def _group_norm_dweight_kernel(
     rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
     row_mask = rows < n_rows
 
-    dweight = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
+    dweight = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
     for start in range(0, n_cols, BLOCK_COLS):
         cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
         mask = row_mask & (cols < n_cols)
@@ -264,7 +264,8 @@ def _group_norm_dweight_kernel(
 
         centered = x - sum_x / (n_C_1 * n_T)
         x_hat = centered * rstd
-        dweight += tl.sum(dy * x_hat, axis=1, keep_dims=True)
+        dweight += dy * x_hat
+    dweight = tl.sum(dweight, axis=1, keep_dims=True)
 
     tl.store(dweight_ptr + rows, dweight, mask=row_mask)
 
@@ -282,7 +283,7 @@ def _group_norm_dbias_kernel(
     rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
     row_mask = rows < n_rows
 
-    dbias = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
+    dbias = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
     for start in range(0, n_cols, BLOCK_COLS):
         cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
         mask = row_mask & (cols < n_cols)
@@ -290,7 +291,8 @@ def _group_norm_dbias_kernel(
 
         dy = tl.load(dy_ptr + dy_offsets, mask=mask, other=0.0).to(tl.float32)
 
-        dbias += tl.sum(dy, axis=1, keep_dims=True)
+        dbias += dy
+    dbias = tl.sum(dbias, axis=1, keep_dims=True)
 
     tl.store(dbias_ptr + rows, dbias, mask=row_mask)
 

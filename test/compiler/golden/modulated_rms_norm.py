@@ -143,7 +143,7 @@ def _modulated_rms_norm_dscale_kernel(
     weight_offsets = rows % n_H
     weight = tl.load(weight_ptr + weight_offsets, mask=row_mask, other=0.0).to(tl.float32)
 
-    dscale = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
+    dscale = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
     for start in range(0, n_cols, BLOCK_COLS):
         cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
         mask = row_mask & (cols < n_cols)
@@ -155,7 +155,8 @@ def _modulated_rms_norm_dscale_kernel(
         rstd = tl.load(rstd_ptr + rstd_offsets, mask=mask, other=0.0)
 
         x_hat = x * rstd
-        dscale += tl.sum(dy * x_hat * weight, axis=1, keep_dims=True)
+        dscale += dy * x_hat * weight
+    dscale = tl.sum(dscale, axis=1, keep_dims=True)
 
     tl.store(dscale_ptr + rows, dscale, mask=row_mask)
 

@@ -43,7 +43,7 @@ def _reduced_mse_loss_forward_kernel(
     rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
     row_mask = rows < n_rows
 
-    sum_loss = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
+    sum_loss = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
     for start in range(0, n_cols, BLOCK_COLS):
         cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
         mask = row_mask & (cols < n_cols)
@@ -54,7 +54,8 @@ def _reduced_mse_loss_forward_kernel(
 
         difference = x - target
         loss = difference * difference
-        sum_loss += tl.sum(loss, axis=1, keep_dims=True)
+        sum_loss += loss
+    sum_loss = tl.sum(sum_loss, axis=1, keep_dims=True)
 
     tl.store(sum_loss_ptr + rows, sum_loss, mask=row_mask)
 

@@ -1,0 +1,23 @@
+"""Values in, the spelling that is precise enough for them out: a GPU's fast exponential and quotient are not always."""
+
+from liger_dev.compiler.ir import Value
+from liger_dev.compiler.ops import OPS
+from liger_dev.compiler.signs import at_most_zero
+
+
+def triton_text(value: Value) -> str:
+    """tl.exp(x) is off by about |x| units in the last place, as x * log2(e) is rounded: that shows where x is large."""
+    unbounded = value.op == "exp" and not at_most_zero(value.args[0])
+    return "libdevice.exp({0})" if unbounded else OPS[value.op].triton
+
+
+def mean_below_root(root: Value) -> Value | None:
+    """The mean that a standard deviation is taken around. In a row of equal numbers it has to be that very number: what
+    a quotient of less precision leaves is the whole deviation then, and decides where the gradient is 0."""
+    if root.op not in ("sqrt", "norm_root") or root.args[0].op != "div" or root.args[0].args[0].op != "sum":
+        return None
+    square = root.args[0].args[0].args[0]
+    if square.op != "mul" or square.args[0] is not square.args[1] or square.args[0].op != "sub":
+        return None
+    mean = square.args[0].args[1]
+    return mean if mean.op == "div" and mean.args[1].op == "size" else None
