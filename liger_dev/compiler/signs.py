@@ -18,7 +18,8 @@ def at_most_zero(value: Value) -> bool:
             return all(map(at_most_zero, value.args))
         case "mul" | "div":
             a, b = value.args
-            return at_most_zero(a) and at_least_zero(b) or at_least_zero(a) and at_most_zero(b)
+            square = value.op == "mul" and a.op == "neg" and a.args[0] is b
+            return square or at_most_zero(a) and at_least_zero(b) or at_least_zero(a) and at_most_zero(b)
         case "clamp_max" | "minimum":
             return any(map(at_most_zero, value.args))
         case "where":

@@ -211,9 +211,9 @@ def mend_sums(up: ModuleType) -> None:
 
 def row_sums_are_faulty(up: ModuleType) -> bool:
     """Whether 1 + 2**-24 + 2**-24 + ... stays 1 from row to row: a GPU adds the small numbers to each other."""
-    column = np.array([[1.0], *[[2.0**-24]] * 15], dtype=np.float32)
-    value = up.tl.tensor(up.TensorHandle(column, up.tl.float32), up.tl.block_type(up.tl.float32, [16, 1]))
-    return bool(up.ReduceOps(0, None, False).sum(value).handle.data.item() == 1.0)
+    rows = np.array([[1.0] * 2, *[[2.0**-24] * 2] * 15], dtype=np.float32)
+    value = up.tl.tensor(up.TensorHandle(rows, up.tl.float32), up.tl.block_type(up.tl.float32, [16, 2]))
+    return bool(up.ReduceOps(0, None, False).sum(value).handle.data[0] == 1.0)
 
 
 def mend_row_sums(up: ModuleType) -> None:

@@ -1,0 +1,57 @@
+"""How precisely a value is spelled: fast exponentials and quotients where their error can't show, exact ones elsewhere."""
+
+import pytest
+
+from compiler_cases import catalogue
+from compiler_cases import written
+
+from liger_dev.compiler import compile_op
+
+
+def kernels(reference):
+    """The text of all kernels."""
+    return "\n".join(line for kernel in compile_op(reference, {}).op["op"]["kernels"] for line in kernel["lines"])
+
+
+@pytest.mark.parametrize(
+    "body, fast",
+    [
+        ("return torch.softmax(x, -1)", True),
+        ("return (torch.log_softmax(x, -1).exp() * x).sum(-1)", True),
+        ("return torch.exp(-x * x)", True),
+        ("return torch.exp(-0.5 * x.square() - x.abs())", True),
+        ("return torch.exp(x - torch.maximum(x, x.amax(-1, keepdim=True)))", True),
+        ("return torch.exp(x.clamp(max=0.0))", True),
+        ("return torch.exp(x)", False),
+        ("return torch.exp(-x)", False),
+        ("return torch.exp(x - x.mean(-1, keepdim=True))", False),
+        ("return torch.exp(x - x.amin(-1, keepdim=True))", False),
+        ("return torch.exp(x.abs() - 1.0)", False),
+    ],
+)
+def test_an_exponential_is_fast_where_its_argument_is_at_most_zero(body, fast):
+    text = kernels(written("x: torch.Tensor", body, x=("B", "H")))
+    assert ("tl.exp(" in text) == fast and ("libdevice.exp(" in text) != fast
+
+
+def test_the_mean_below_a_standard_deviation_is_exact():
+    body = "return (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + 1e-4)"
+    assert "mean = tl.div_rn(" in kernels(written("x: torch.Tensor", body, x=("B", "H")))
+    assert "div_rn" not in kernels(catalogue("layer_norm"))
+
+
+def test_a_difference_to_a_logsumexp_keeps_its_infinities():
+    text = kernels(catalogue("token_cross_entropy"))
+    assert 'log_denominator = tl.where(tl.abs(row_max) == float("inf"), 0.0, tl.log(denominator))' in text
+    assert "nll = tl.where(kept, log_denominator - (picked - row_max), 0.0)" in text
+
+
+def test_long_sums_are_kept_in_lanes():
+    text = kernels(catalogue("group_norm"))
+    assert "dbias += dy" in text and "dbias = tl.sum(dbias, axis=1, keep_dims=True)" in text
+
+
+def test_a_rounded_output_is_not_saved_for_wider_gradients():
+    """The gradient of a float32 `noise` would have no more digits than the bfloat16 output."""
+    saved = compile_op(catalogue("gumbel_softmax"), {}).profile["backward_saved_tensors"]
+    assert "y" not in saved and {"x", "noise", "row_max", "denominator"} == set(saved)
