@@ -3,7 +3,8 @@
     y = weight[index]
     dweight[index] += dy
 
-Launch: a program holds BLOCK_ROWS whole rows; in backward the first row of an index adds up the gradients of all rows of that index.
+Launch: a program holds BLOCK_ROWS whole rows; in backward the first row of an index adds up the gradients of all rows
+of that index.
 """
 
 import torch
