@@ -22,19 +22,18 @@ class Seen:
 
 @dataclass
 class Lookups:
-    """The lookups of one op whose every kernel has a table. `knobs` names each kernel's settings in the table's order.
+    """The lookups of one op whose every kernel asks. `knobs` names each kernel's settings in the order of its lookup.
 
     `seen` collects the lookups by kernel, `tried` holds what a kernel is to be launched with instead of its default.
     """
 
     knobs: dict[str, tuple[str, ...]]
-    tables: dict[int, str] = field(default_factory=dict)
     seen: dict[str, Seen] = field(default_factory=dict)
     tried: dict[str, dict[str, int]] = field(default_factory=dict)
     phase: str = "forward"
 
     def __call__(self, table: Any, x: torch.Tensor, size: int, default: tuple[int, ...]) -> tuple[int, ...]:
-        kernel = self.tables[id(table)]
+        (kernel,) = table
         names = self.knobs[kernel]
         dtype = str(x.dtype).removeprefix("torch.")
         self.seen.setdefault(kernel, Seen(kernel, self.phase, dtype, size, dict(zip(names, default, strict=True))))
@@ -42,9 +41,7 @@ class Lookups:
 
 
 def installed(name: str, tunable: dict[str, dict[str, Any]]) -> Lookups:
-    """Lookups in the place of `tuned` in the module `kernels.ops.NAME`. `tunable` has each kernel's table and knobs."""
-    op = importlib.import_module(f"kernels.ops.{name}")
+    """Lookups in the place of `tuned` in the module `kernels.ops.NAME`. `tunable` has each kernel's knobs."""
     lookups = Lookups({kernel: tuple(one["knobs"]) for kernel, one in tunable.items()})
-    lookups.tables.update({id(getattr(op, one["table"])): kernel for kernel, one in tunable.items()})
-    vars(op)["tuned"] = lookups
+    vars(importlib.import_module(f"kernels.ops.{name}"))["tuned"] = lookups
     return lookups

@@ -1,4 +1,4 @@
-"""`python -m liger_dev.bench.tuner REQUEST.json OUT.jsonl`: an op with empty tables in, a line for each measured point out.
+"""`python -m liger_dev.bench.tuner REQUEST.json OUT.jsonl`: an op whose launches ask for settings in, a line for each measured point out.
 
 Progress goes to standard output. Exit codes: 0 all points are measured; 4 the budget was spent before.
 """

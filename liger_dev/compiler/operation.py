@@ -24,7 +24,6 @@ from liger_dev.compiler.tuned import body
 from liger_dev.compiler.tuned import is_looked_up
 from liger_dev.compiler.tuned import knobs
 from liger_dev.compiler.tuned import table
-from liger_dev.compiler.tuned import table_name
 from liger_dev.compiler.wrappers import backward_lines
 from liger_dev.compiler.wrappers import forward_lines
 from liger_dev.literals import literal
@@ -57,10 +56,7 @@ def operation_values(hosts: Sequence[tuple[Setting, Host]]) -> dict[str, Any]:
             for text, names in open_settings.values()
             if is_looked_up(host.options, text, names)
         ],
-        "tunable": {
-            text.name: {"body": body(text), "knobs": names, "table": table_name(text)}
-            for text, names in open_settings.values()
-        },
+        "tunable": {text.name: {"body": body(text), "knobs": names} for text, names in open_settings.values()},
         "kernels": list(kernels.values()),
         "forward_body": forward,
         "backward_body": backward,

@@ -57,36 +57,30 @@ def table_name(text: KernelText) -> str:
 
 
 def table(options: Options, text: KernelText, names: tuple[str, ...]) -> list[str]:
-    """The lines of a kernel's table: a dictionary by architecture and dtype, a comment of where each row comes from."""
-    found = fitting(options.tuning, text, names)
-    if not found:
-        return [f"{table_name(text)} = {{}}"]
+    """The lines of a kernel's table: tuples, since a module may hold nothing that a call could change.
+
+    One that is only there to be asked for has the kernel's name in it, by which a tuner knows it.
+    """
+    if options.tunable:
+        return [f'{table_name(text)} = ("{text.name}",)']
+    records = sorted(fitting(options.tuning, text, names), key=lambda r: (r["arch"], r["dtype"], int(r["above"])))
     unit = "elements" if text.flat else "columns"
     about = (
-        f"Settings of {text.name} that `liger-dev tune` has measured to be faster than the default ones. "
-        f"By architecture and dtype: {unit} above, up to, ({', '.join(names)})."
+        f"Settings of {text.name} that `liger-dev tune` has measured to be faster than the default ones: "
+        f"architecture, dtype, {unit} above, up to, ({', '.join(names)})."
     )
-    lines = [*_comment(about), f"{table_name(text)} = {{"]
-    for arch, dtype in dict.fromkeys((r["arch"], r["dtype"]) for r in found):
-        rows = sorted((r for r in found if (r["arch"], r["dtype"]) == (arch, dtype)), key=lambda r: int(r["above"]))
-        lines += [f'    ("{arch}", torch.{dtype}): (', *_rows(rows, names), "    ),"]
-    return [*lines, "}"]
-
-
-def _rows(records: Iterable[Mapping[str, Any]], names: tuple[str, ...]) -> list[str]:
-    """Ranges and settings; where they come from, once for those that were measured together."""
-    lines: list[str] = []
+    lines = [*_comment(about), f"{table_name(text)} = ("]
     last = ""
-    for record in records:
-        versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
-        where = f"{record['gpu']}, {record['date']}, {versions}:"
-        lines += [f"        {line}" for line in (_comment(where) if where != last else [])]
+    for r in records:
+        versions = ", ".join(f"{name} {version}" for name, version in r["versions"].items())
+        where = f"{r['gpu']}, {r['date']}, {versions}:"
+        times = "; ".join(f"{t['ms']:.4g} ms at {t['size']}, by default {t['default_ms']:.4g}" for t in r["timings"])
+        comments = [*(_comment(where) if where != last else []), *_comment(times)]
+        values = ", ".join(str(r["settings"][name]) for name in names) + ("," if len(names) == 1 else "")
+        row = f'("{r["arch"]}", torch.{r["dtype"]}, {r["above"]}, {r["up_to"]}, ({values})),'
+        lines += [f"    {line}" for line in (*comments, row)]
         last = where
-        times = [f"{t['ms']:.4g} ms at {t['size']}, by default {t['default_ms']:.4g}" for t in record["timings"]]
-        lines += [f"        {line}" for line in _comment("; ".join(times))]
-        values = ", ".join(str(record["settings"][name]) for name in names) + ("," if len(names) == 1 else "")
-        lines.append(f"        ({record['above']}, {record['up_to']}, ({values})),")
-    return lines
+    return [*lines, ")"]
 
 
 def _comment(text: str) -> list[str]:

@@ -61,10 +61,14 @@ def main(root, out):
         op = importlib.import_module(f"kernels.ops.{name}")
         function = next(value for key, value in vars(op).items() if key.startswith("Liger"))
         noted = launches(op, tunable)
+        tables = {kernel: f"{kernel.strip('_').removesuffix('_kernel').upper()}_TUNED" for kernel in tunable}
+        vars(op).update({table: () for table in tables.values()})
         usual, before = results(function, name), {kernel: dict(seen) for kernel, seen in noted.items()}
-        for one in tunable.values():
+        for kernel, one in tunable.items():
             settings = tuple(CHOSEN[knob] for knob in one["knobs"])
-            getattr(op, one["table"])["cpu", torch.float32] = ((0, 8, ()), (8, 1024, settings))
+            rows = [("cpu", torch.bfloat16, 8, 1024, ()), ("sm_90", torch.float32, 8, 1024, ())]
+            rows += [("cpu", torch.float32, 0, 8, ()), ("cpu", torch.float32, 8, 1024, settings)]
+            setattr(op, tables[kernel], tuple(rows))
         chosen = results(function, name)
         apart = max(float((a - b).abs().max()) for a, b in zip(usual, chosen, strict=True))
         told[name] = {"before": before, "after": noted, "apart": apart}

@@ -14,6 +14,7 @@ from compiler_cases import catalogue
 
 from liger_dev.compiler import compile_op
 from liger_dev.generator import OP
+from liger_dev.grading.static_reading import read_text
 from liger_dev.profile import KernelProfile
 from liger_dev.render import render_all
 from liger_dev.template_values import values
@@ -61,23 +62,20 @@ def test_a_table_reads_as_a_person_would_write_it():
     text = text_of("softmax", tuning=records)
     table = text[text.index("# Settings of") : text.index("\n\n\n@triton.jit")]
     assert table == (
-        "# Settings of _softmax_forward_kernel that `liger-dev tune` has measured to be faster than the default ones.\n"
-        "# By architecture and dtype: columns above, up to, (BLOCK_ROWS, num_warps).\n"
-        "SOFTMAX_FORWARD_TUNED = {\n"
-        '    ("sm_90", torch.bfloat16): (\n'
-        "        # NVIDIA H200, 2026-11-30, torch 2.11.0, triton 3.6.0:\n"
-        "        # 0.0401 ms at 1024, by default 0.0456\n"
-        "        (512, 1024, (4, 8)),\n"
-        "        # 0.0401 ms at 4096, by default 0.0456\n"
-        "        (2048, 4096, (2, 8)),\n"
-        "    ),\n"
-        '    ("gfx942", torch.float32): (\n'
-        "        # AMD MI300X, 2026-11-30, torch 2.11.0, triton 3.6.0:\n"
-        "        # 0.0401 ms at 4096, by default 0.0456\n"
-        "        (2048, 4096, (2, 8)),\n"
-        "    ),\n"
-        "}"
+        "# Settings of _softmax_forward_kernel that `liger-dev tune` has measured to be faster than the default ones:\n"
+        "# architecture, dtype, columns above, up to, (BLOCK_ROWS, num_warps).\n"
+        "SOFTMAX_FORWARD_TUNED = (\n"
+        "    # AMD MI300X, 2026-11-30, torch 2.11.0, triton 3.6.0:\n"
+        "    # 0.0401 ms at 4096, by default 0.0456\n"
+        '    ("gfx942", torch.float32, 2048, 4096, (2, 8)),\n'
+        "    # NVIDIA H200, 2026-11-30, torch 2.11.0, triton 3.6.0:\n"
+        "    # 0.0401 ms at 1024, by default 0.0456\n"
+        '    ("sm_90", torch.bfloat16, 512, 1024, (4, 8)),\n'
+        "    # 0.0401 ms at 4096, by default 0.0456\n"
+        '    ("sm_90", torch.bfloat16, 2048, 4096, (2, 8)),\n'
+        ")"
     )
+    assert read_text(text, OP) == (), "the grader lets it stand"
     assert text.count("tuned(") == 1, "only the kernel that was measured asks"
     assert "BLOCK_ROWS, num_warps = tuned(SOFTMAX_FORWARD_TUNED, x, n_cols, (BLOCK_ROWS, num_warps))" in text
 

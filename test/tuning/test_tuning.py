@@ -120,7 +120,7 @@ def test_better_settings_are_in_profile_op_and_data(root, monkeypatch):
         (2048, 4096, FASTER),
     ]
     op = (root / OP).read_text()
-    assert "(2048, 4096, (2, 4))," in op and "0.0401 ms at 4096, by default 0.0456" in op
+    assert "2048, 4096, (2, 4))," in op and "0.0401 ms at 4096, by default 0.0456" in op
     assert len(tuned_points.read(root / POINTS)) == 2
     assert check(root) == []
     (request,) = device.requests
