@@ -77,9 +77,12 @@ class Axes:
 
 
 def axes_of(tensors: Sequence[Tensor]) -> Axes:
-    """The axes of the first tensor that is no table: rows that an index counts are no batch."""
+    """The axes of the first tensor that is no table: rows that an index counts are no batch. If it is an index itself,
+    a row is what it takes from its table."""
     counted = {tensor.range for tensor in tensors}
-    first = next((t.shape for t in tensors if t.shape[:1] == () or t.shape[0] not in counted), tensors[0].shape)
+    lead = next((t for t in tensors if t.shape[:1] == () or t.shape[0] not in counted), tensors[0])
+    tables = [t.shape for t in tensors if lead.range and t.shape[:1] == (lead.range,)]
+    first = (*lead.shape, *tables[0][1:]) if tables else lead.shape
     batch = next(
         (first[:n] for n in range(len(first) - 1, 0, -1) if all(_leads(first[:n], tensor.shape) for tensor in tensors)),
         (),
