@@ -87,7 +87,7 @@ def grade_file(
     Args:
         function: the name to call in the file; found in it if empty.
         seed: a number; `fresh` for another one at each call; empty for the one that follows from the two files.
-        allow: subjects of findings to accept, as the verdict prints them.
+        allow: subjects of findings to accept, as the verdict prints them; `all` for all in the text.
     """
     op = op.resolve()
     text = op.read_text()

@@ -3,8 +3,11 @@
 import re
 
 from collections.abc import Iterator
+from collections.abc import Sequence
 
 from liger_dev.grading.verdict import NOT_ALLOWED
+from liger_dev.grading.verdict import Contract
+from liger_dev.grading.verdict import Fault
 from liger_dev.grading.verdict import Margin
 from liger_dev.grading.verdict import Strength
 from liger_dev.grading.verdict import Verdict
@@ -59,7 +62,8 @@ def summary(verdict: Verdict) -> str:
     if not verdict.cases:
         refused = any(fault.kind == NOT_ALLOWED for fault in verdict.faults)
         return "Refused without running it" if refused else "Failed: nothing could be graded"
-    return f"Failed: {len(verdict.faults)} faults in {verdict.cases} cases"
+    faults = "1 fault" if len(verdict.faults) == 1 else f"{len(verdict.faults)} faults"
+    return f"Failed: {faults} in {verdict.cases} cases on {verdict.device or 'a device that it did not tell'}"
 
 
 def brief(verdict: Verdict) -> list[str]:
@@ -87,8 +91,7 @@ def held_out(verdict: Verdict) -> str:
 
 
 def _margin_row(m: Margin) -> str:
-    margin = f"{m.margin:.2f}" if m.error else "exact"
-    return f"| {m.tensor} | {m.dtype} | {m.error:.3g} | {m.eager_error:.3g} | {m.bound:.3g} | {margin} | {m.case} |"
+    return f"| {m.tensor} | {m.dtype} | {m.error:.3g} | {m.eager_error:.3g} | {m.bound:.3g} | {_margin(m)} | {m.case} |"
 
 
 def _strength(strength: Strength | None) -> Iterator[str]:
@@ -110,11 +113,46 @@ def _strength(strength: Strength | None) -> Iterator[str]:
 
 def lines(verdict: Verdict) -> list[str]:
     """The verdict for a terminal."""
-    told = [summary(verdict), *(f"  {fault}" for fault in verdict.faults)]
-    told += [f"  margin {m.margin:5.2f}  {m.tensor}, {m.dtype} ({m.case})" for m in verdict.margins]
-    told += [f"  {contract.outcome}: {contract.name}" for contract in verdict.contracts]
-    told += [f"  launched in {phase}: {name} ({count} cases)" for phase, name, count in verdict.launches]
+    told = [summary(verdict), *_faults(verdict.faults)]
+    if verdict.margins:
+        told += ["  margins (bound / error, the smallest of each; below 1 is a fault):"]
+        told += [f"    {_margin(m):>5}  {m.tensor}, {m.dtype} ({m.case})" for m in verdict.margins]
+    told += [f"  {outcome}: {'; '.join(names)}" for outcome, names in _by_outcome(verdict.contracts).items()]
+    for phase in ("forward", "backward"):
+        names = [f"{name} ({count} cases)" for where, name, count in verdict.launches if where == phase]
+        told += [f"  launched in {phase}: {', '.join(names)}"] if names else []
     told += [f"  left out: {text}" for text in verdict.left_out]
-    told += [f"  accepted: {text}" for text in verdict.accepted]
+    told += [f"  accepted: {', '.join(verdict.accepted)}"] if verdict.accepted else []
     told += [f"  protection: {text}" for text in verdict.protection]
     return [*told, f"  seed: {verdict.seed}"]
+
+
+def _faults(faults: Sequence[Fault]) -> Iterator[str]:
+    """What is wrong, then what in the text is not allowed, each subject once with its lines."""
+    for fault in faults:
+        if fault.kind != NOT_ALLOWED:
+            yield f"  {fault.kind} ({fault.where})" if fault.where else f"  {fault.kind}"
+            yield f"    {fault.what}"
+    found: dict[str, list[str]] = {}
+    for fault in faults:
+        if fault.kind == NOT_ALLOWED:
+            found.setdefault(fault.what, []).append(fault.where)
+    for what, places in found.items():
+        more = f" and {len(places) - 1} more" if len(places) > 1 else ""
+        yield f"  not allowed ({places[0]}{more})"
+        yield f"    {what}"
+    if found:
+        yield "  --allow SUBJECT accepts what stands before the colon; --allow all accepts all of it, for code that you trust"
+
+
+def _by_outcome(contracts: Sequence[Contract]) -> dict[str, list[str]]:
+    """Names of contracts by outcome, those that were not run by the reason too; what broke comes first."""
+    found: dict[str, list[str]] = {"broken": [], "held": []}
+    for contract in contracts:
+        why = f" ({contract.note})" if contract.outcome == "not run" and contract.note else ""
+        found.setdefault(f"{contract.outcome}{why}", []).append(contract.name)
+    return {outcome: names for outcome, names in found.items() if names}
+
+
+def _margin(m: Margin) -> str:
+    return f"{m.margin:.2f}" if m.error else "exact"

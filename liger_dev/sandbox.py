@@ -118,6 +118,9 @@ def run_child(
     _blank_own_secrets()
     environment = child_environment(scratch, env)
     devices = gpu_devices() if environment.get("CUDA_VISIBLE_DEVICES") != "" else []
+    if not devices:
+        # Under a limit on memory CUDA itself fails before it could say that its devices are hidden; NVML does not.
+        environment.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     rlimits, protection = _rlimits(limits, bool(devices))
     fence, said = _fence(scratch, [path.resolve() for path in writable], devices)
     supervisor = [sys.executable, "-I", "-S", _SUPERVISOR, json.dumps(rlimits), str(os.getpid())]

@@ -28,6 +28,11 @@ def folded(text: str, width: int) -> str:
     return "\n".join(lines)
 
 
+def tell(text: str) -> None:
+    """Words on stdout, folded to a terminal's width; whole lines elsewhere, for programs to read."""
+    print(folded(text, shutil.get_terminal_size().columns) if sys.stdout.isatty() else text, flush=True)
+
+
 def tell_error(text: str) -> None:
     """Words on stderr, folded to a terminal's width; whole lines elsewhere, for programs to read."""
     print(

@@ -64,7 +64,9 @@ def grade(
     seed: Annotated[
         str, typer.Option("--seed", metavar="N", help="A number, or `fresh`. [default: from the files]")
     ] = "",
-    allow: Annotated[list[str] | None, typer.Option("--allow", metavar="SUBJECT", help="Accept a finding.")] = None,
+    allow: Annotated[
+        list[str] | None, typer.Option("--allow", metavar="SUBJECT", help="Accept a finding, or `all`.")
+    ] = None,
     shape: Shape = None,
     init: Init = None,
 ) -> None:
@@ -74,6 +76,7 @@ def grade(
     from liger_dev.grader import grade_file
     from liger_dev.grader import read_reference
     from liger_dev.screen import Screen
+    from liger_dev.screen import tell
 
     if not op_file.is_file():
         raise BadInput("there is no such file", str(op_file), "name a Python file with @triton.jit kernels")
@@ -83,7 +86,7 @@ def grade(
     screen.say("grading")
     verdict = grade_file(op_file, found, function=function, seed=seed, device=gpu_name(), allow=list(allow or ()))
     screen.quiet()
-    print("\n".join(grader_report.lines(verdict)))
+    tell("\n".join(grader_report.lines(verdict)))
     raise typer.Exit(0 if verdict.passed else KERNEL_FAILED)
 
 

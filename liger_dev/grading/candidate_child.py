@@ -69,8 +69,8 @@ def _opcheck(operator: Any, args: Any, kwargs: Any) -> str:
     return ""
 
 
-def candidate(path: Path, name: str, names: list[str]) -> Call:
-    """The candidate's function, called by keyword; `names` are the arguments in their order."""
+def candidate(path: Path, name: str, names: tuple[list[str], list[str]]) -> Call:
+    """The candidate's function, called by keyword; `names` are the tensors and the scalars in their order."""
     spec = importlib.util.spec_from_file_location("candidate_op", path)
     assert spec is not None and spec.loader is not None, f"{path} is no Python file"
     module = importlib.util.module_from_spec(spec)
@@ -80,13 +80,13 @@ def candidate(path: Path, name: str, names: list[str]) -> Call:
     is_function = isinstance(target, type) and issubclass(target, torch.autograd.Function)
     parameters = list(inspect.signature(target.forward if is_function else target).parameters.values())
     parameters = parameters[1:] if is_function else parameters
-    # Arguments go by name where all names agree, else by position: tensors first, then scalars.
+    # Arguments go by name where the tensors' names agree, else by position: tensors first, then scalars.
     known = {p.name for p in parameters}
-    by_name = all(name in known for name in names) or any(name in known for name in names)
+    by_name = all(name in known for name in names[0])
 
     def call(**arguments: Any) -> tuple[torch.Tensor, ...]:
         if not by_name:
-            values = [arguments[name] for name in names if name in arguments]
+            values = [arguments[name] for name in (*names[0], *names[1]) if name in arguments]
         elif is_function:
             values = [arguments.get(p.name, None if p.default is p.empty else p.default) for p in parameters]
         else:

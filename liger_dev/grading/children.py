@@ -147,8 +147,7 @@ def ask_candidate(request: Request, called: Sequence[Called]) -> Answers:
     out.mkdir(parents=True)
     root, file = _own_copy(request, folder)
     function = request.function or find_function(file.read_text(), request.reference.name)
-    names = [tensor.name for tensor in request.reference.tensors] + [s.name for s in request.reference.scalars]
-    job = {"root": str(root), "file": str(file), "function": function, "names": names}
+    job = {"root": str(root), "file": str(file), "function": function, "names": argument_names(request)}
     done = _run("candidate_child", folder, _write_job(folder, job, called, request.device), out, request)
     found: dict[str, tuple[dict[str, Any], dict[str, torch.Tensor | None]]] = {}
     bad = ""
@@ -174,6 +173,12 @@ def _own_copy(request: Request, folder: Path) -> tuple[Path, Path]:
     root.mkdir()
     shutil.copyfile(op, root / op.name)
     return root, root / op.name
+
+
+def argument_names(request: Request) -> tuple[list[str], list[str]]:
+    """Tensors and scalars in the reference's order."""
+    reference = request.reference
+    return [tensor.name for tensor in reference.tensors], [scalar.name for scalar in reference.scalars]
 
 
 def find_function(text: str, name: str) -> str:

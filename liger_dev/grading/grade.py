@@ -32,7 +32,10 @@ from liger_dev.grading.children import ask_candidate
 from liger_dev.grading.children import ask_reference
 from liger_dev.grading.children import draw
 from liger_dev.grading.children import find_function
+from liger_dev.grading.request import ALLOW_ALL
 from liger_dev.grading.request import Request
+from liger_dev.grading.static_reading import OVERFLOWS
+from liger_dev.grading.static_reading import Finding
 from liger_dev.grading.static_reading import launched_kernels
 from liger_dev.grading.static_reading import read_files
 from liger_dev.grading.verdict import NOT_ALLOWED
@@ -54,11 +57,11 @@ _OWN = (
 def grade(request: Request) -> Verdict:
     """The verdict on a candidate. Raises ReferenceFailed when the reference gives no truth to compare with."""
     before = hashes(request)
-    findings = read_files(Path(request.op), Path(request.root) if request.root else None, request.allow)
-    if findings and request.static:
+    refused, accepted = _read(request)
+    told = tuple(Fault(NOT_ALLOWED, f"{f.file}:{f.line}", f"{f.subject}: {f.reason}") for f in refused)
+    if request.static and any(finding.subject != OVERFLOWS for finding in refused):
         # What may not be named may not be run either.
-        faults = tuple(Fault(NOT_ALLOWED, f"{f.file}:{f.line}", f"{f.subject}: {f.reason}") for f in findings)
-        return Verdict(faults, 0, seed=request.seed, hashes=tuple(before.items()), accepted=request.allow)
+        return Verdict(told, 0, seed=request.seed, hashes=tuple(before.items()), accepted=accepted)
     if not request.function and not find_function(Path(request.op).read_text(), request.reference.name):
         what = f"it has no function {request.reference.name} and no single autograd.Function or function: name one with --function"
         return Verdict((Fault("nothing to call", Path(request.op).name, what),), 0, seed=request.seed)
@@ -69,13 +72,21 @@ def grade(request: Request) -> Verdict:
     faults = tuple(Fault(TAMPERS, path, "its hash is another one than before") for path in changed)
     verdict = replace(
         verdict,
-        faults=(*faults, *verdict.faults),
+        faults=(*faults, *(told if request.static else ()), *verdict.faults),
+        accepted=accepted,
         left_out=(*left_out, *verdict.left_out),
         hashes=tuple(before.items()),
     )
     return (
         replace(verdict, strength=mutation.strength(request, called)) if request.mutants and verdict.passed else verdict
     )
+
+
+def _read(request: Request) -> tuple[list[Finding], tuple[str, ...]]:
+    """Findings in the candidate's text, and what of them was accepted, each subject once."""
+    findings = read_files(Path(request.op), Path(request.root) if request.root else None)
+    refused = [f for f in findings if not {f.subject, ALLOW_ALL} & set(request.allow)]
+    return refused, tuple(dict.fromkeys((*request.allow, *(f.subject for f in findings if f not in refused))))
 
 
 def chosen_cases(request: Request) -> tuple[GradeCase, ...]:
@@ -123,7 +134,6 @@ def _judged(request: Request, called: Sequence[Called], answers: Answers) -> Ver
         contracts=judge.contracts(_finished_first(cases, finished), faults, records, _gpus(request), answers.operators),
         launches=tuple(counts),
         left_out=tuple(f"refused clearly: {text}" for text in refused),
-        accepted=request.allow,
         seed=request.seed,
         device=answers.device,
         protection=answers.done.protection,

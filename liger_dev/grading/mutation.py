@@ -18,6 +18,7 @@ from typing import Any
 
 from liger_dev.grading import wire
 from liger_dev.grading.children import Called
+from liger_dev.grading.children import argument_names
 from liger_dev.grading.children import find_function
 from liger_dev.grading.mutants import Mutation
 from liger_dev.grading.mutants import mutations
@@ -108,6 +109,5 @@ def _probe(request: Request, called: Sequence[Called], function: str, folder: Pa
     plain = [one for one in called if one.case.mode in ("grad", "no_grad") and not one.case.reuses][:_PROBED_STEPS]
     for one in plain:
         wire.write(folder, one.file, {}, one.given, whole=True)
-    names = [tensor.name for tensor in request.reference.tensors] + [s.name for s in request.reference.scalars]
     cases = [replace(one, case=replace(one.case, steps=())).to_json() for one in plain]
-    return {"folder": str(folder), "function": function, "names": names, "cases": cases}
+    return {"folder": str(folder), "function": function, "names": argument_names(request), "cases": cases}

@@ -8,6 +8,8 @@ from typing import Any
 
 from liger_dev.records import Reference
 
+ALLOW_ALL = "all"
+
 
 @dataclass(frozen=True)
 class Request:
@@ -15,7 +17,7 @@ class Request:
 
     `op` is the candidate's file, `function` the name in it that is called (empty: found in the file), `root` the folder
     that holds the package it imports from (empty: none). `hashed` are files that must not change meanwhile. `allow`
-    are subjects of findings that are accepted; `static` is false only in tests of the layers behind the static reading.
+    are subjects of findings that are accepted, ALLOW_ALL accepts those of the text whole; `static` is false only in tests of the layers behind the static reading.
     `divisors` are numbers that sizes of axes must be multiples of. `cases` limits a test to the cases whose id begins
     with one of them.
     """

@@ -6,6 +6,7 @@ although its text was refused, so that no layer rests on another one.
 
 import os
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -120,9 +121,9 @@ def request(workspace, name, **options):
 
 @pytest.mark.parametrize("name", [name for name, attack in ATTACKS.items() if attack.reads])
 def test_its_text_convicts(workspace, name):
-    verdict = grade(request(workspace, name))
+    verdict = grade(request(workspace, name, cases=("1 batch",)))
     assert not verdict.passed
-    assert verdict.cases == 0, "what is refused is not run"
+    assert verdict.cases == 0 or name == "int32_offsets", "what is refused is not run"
     assert ATTACKS[name].reads in "\n".join(fault.what for fault in verdict.faults)
     assert all(fault.kind == "not allowed" for fault in verdict.faults)
     assert (workspace / "tests/test_it.py").read_text().startswith("def test_it")
@@ -204,3 +205,27 @@ def _runs_in(pid, folder):
 def test_an_honest_file_has_no_findings():
     for path in sorted((ROOT / "kernels" / "ops").glob("*.py")):
         assert read_files(path, ROOT) == ()
+
+
+def test_all_of_a_text_is_accepted_for_code_that_one_trusts_and_behaviour_is_not(workspace):
+    verdict = grade(request(workspace, "decoy_functional", allow=("all",), cases=("1 batch",)))
+    assert {fault.kind for fault in verdict.faults} == {"computes with PyTorch instead of a kernel"}
+    assert "import torch.nn.functional" in verdict.accepted
+
+
+def test_offsets_in_32_bits_are_told_beside_what_the_kernel_does(workspace):
+    verdict = grade(request(workspace, "int32_offsets", cases=("1 batch",)))
+    assert verdict.cases == 2
+    assert {fault.kind for fault in verdict.faults} == {"not allowed"}
+
+
+def test_arguments_of_other_names_go_by_position(workspace):
+    asked = request(workspace, "honest", cases=("1 batch",))
+    text = Path(asked.op).read_text().replace("def forward(ctx, x):", "def forward(ctx, X, eps):\n        x = X")
+    Path(asked.op).write_text(
+        text.replace("return softmax_backward(dy, y)\n", "return softmax_backward(dy, y), None\n")
+    )
+    taken = SOFTMAX.text.replace("def softmax(x)", "def softmax(x, eps)")
+    reference = replace(SOFTMAX, text=taken, scalars=(Scalar("eps", "float", 1.0),))
+    verdict = grade(replace(asked, reference=reference))
+    assert verdict.passed, "\n".join(map(str, verdict.faults))

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from liger_dev.grader import with_strength
+from liger_dev.grader_report import lines
 from liger_dev.grading import wire
 from liger_dev.grading.cases import axes_of
 from liger_dev.grading.cases import grade_cases
@@ -259,3 +260,28 @@ def test_helpers_of_generated_ops_are_allowed(tmp_path):
     (folder / "utils.py").write_text(render("kernels/ops/utils.py.jinja", {}))
     (folder / "op.py").write_text("from kernels.ops.utils import row_shape\n")
     assert read_files(folder / "op.py", tmp_path) == ()
+
+
+FAULTS = (
+    Fault("not allowed", "op.py:3", "torch.tanh: computes with PyTorch's own kernels"),
+    Fault("wrong values", "no rows and 1 other of 9 cases", "output 0 is off by 2"),
+    Fault("not allowed", "op.py:9", "torch.tanh: computes with PyTorch's own kernels"),
+)
+
+
+def test_a_verdict_names_each_fault_once_and_what_would_accept_it():
+    told = lines(Verdict(FAULTS, 9, device="a device", accepted=("try",), seed=3))
+    assert told[:3] == [
+        "Failed: 3 faults in 9 cases on a device",
+        "  wrong values (no rows and 1 other of 9 cases)",
+        "    output 0 is off by 2",
+    ]
+    assert told[3:5] == ["  not allowed (op.py:3 and 1 more)", "    torch.tanh: computes with PyTorch's own kernels"]
+    assert "--allow all" in told[5] and told[-2:] == ["  accepted: try", "  seed: 3"]
+    assert lines(Verdict(FAULTS[1:2], 9))[0].startswith("Failed: 1 fault in 9 cases")
+
+
+def test_promises_are_told_by_their_outcome():
+    told = "\n".join(lines(Verdict((), 9, contracts=contracts((), (), (), 0, {"own::op": "no fake kernel"}))))
+    assert "  broken: torch.library.opcheck\n" in told
+    assert "  not run (there is no CUDA device): torch.compile, whole graph; autocast;" in told

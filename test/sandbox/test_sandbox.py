@@ -176,6 +176,13 @@ def test_memory_is_not_limited_beside_a_gpu_and_says_so(tmp_path, monkeypatch):
     assert any(line.startswith("not in force: a memory limit") for line in done.protection)
 
 
+def test_hidden_devices_are_asked_for_without_cuda_under_a_memory_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr(sandbox, "gpu_devices", lambda: ["/dev/null"])
+    show = "import os; print(os.environ.get('PYTORCH_NVML_BASED_CUDA_CHECK'))"
+    assert python(show, tmp_path, env={"CUDA_VISIBLE_DEVICES": ""}).stdout == "1\n"
+    assert python(show, tmp_path, env={"CUDA_VISIBLE_DEVICES": "0"}).stdout == "None\n"
+
+
 def test_a_file_can_not_grow_without_end(tmp_path):
     done = python(
         "f = open('big', 'wb', buffering=0)\nfor _ in range(8): f.write(bytes(1 << 20))",
