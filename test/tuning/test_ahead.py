@@ -1,6 +1,7 @@
 """What settings take when they are really compiled for a target, without a device; and on a device, the whole tuner."""
 
 import json
+import math
 
 import pytest
 
@@ -75,6 +76,27 @@ USUAL = KernelResources(KERNEL, "backward", "sm_90", "", registers=64, shared_by
 )
 def test_what_a_device_could_not_hold_is_dropped_with_the_reason(row, settings, wanted):
     assert ahead.reason(KernelResources(**{**vars(USUAL), **row}), settings, USUAL) == wanted
+
+
+def test_points_are_one_a_bucket_and_pruned_for_any_target_untimed(compilers, workplace, capsys):
+    request = {
+        "tunable": json.loads(workplace.tunable),
+        "x_name": "H",
+        "x_values": [900, 1024],
+        "config": {"B": 4, "T": 2048},
+        "dtypes": ["float32"],
+    }
+    points = tuner.find_points(request, compilers)
+    assert [point.name for point in points] == [
+        "_rms_norm_forward_kernel, 1024 columns, float32",
+        "_rms_norm_backward_kernel, 1024 columns, float32",
+    ]
+    tuner.prune(points[:1], compilers, "sm_80", tuner.Clock(math.inf))
+    said = capsys.readouterr().out
+    assert "sm_80: _rms_norm_forward_kernel, 1024 columns, float32: BLOCK_ROWS=" in said
+    assert "registers, 0 bytes spilled;" in said and "settings near it would be timed" in said
+    with pytest.raises(tuner.Spent):
+        tuner.prune(points, compilers, "sm_80", tuner.Clock(0.0))
 
 
 @pytest.mark.gpu
