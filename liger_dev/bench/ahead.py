@@ -77,13 +77,14 @@ def _recorded(
 
 
 def _inputs(profile: KernelProfile, sizes: dict[str, int], dtype: str) -> dict[str, torch.Tensor | None]:
-    """Zeros of the sizes that are timed: memory that nobody writes to is none."""
+    """Tensors of the sizes that are timed. Nobody writes to those of floats, so that they take no memory."""
     inputs: dict[str, torch.Tensor | None] = {}
-    kinds = {"float": getattr(torch, dtype), "bool": torch.bool, "int": torch.int64}
     for tensor in profile.forward_inputs:
         shape = [extent(axis, sizes) for axis in tensor.shape]
-        made = torch.zeros(shape, dtype=kinds[tensor.dtype])
-        inputs[tensor.name] = made.requires_grad_(tensor.dtype == "float")
+        if tensor.dtype == "float":
+            inputs[tensor.name] = torch.empty(shape, dtype=getattr(torch, dtype), requires_grad=True)
+        else:
+            inputs[tensor.name] = torch.zeros(shape, dtype=torch.bool if tensor.dtype == "bool" else torch.int64)
     return inputs
 
 

@@ -152,7 +152,7 @@ def record(
     leaves = [leaf for leaf in inputs.values() if _is_differentiable(leaf)]
     phase = "backward"
     if leaves and outputs:
-        torch.autograd.grad(outputs, leaves, [torch.zeros_like(out) for out in outputs], allow_unused=True)
+        torch.autograd.grad(outputs, leaves, [torch.empty_like(out) for out in outputs], allow_unused=True)
 
 
 def _is_differentiable(value: Any) -> TypeGuard[torch.Tensor]:
