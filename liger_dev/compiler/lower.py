@@ -62,6 +62,7 @@ def lower(graph: Graph, traced: Traced, reference: Reference) -> list[Output]:
             names=graph.names,
             lines=graph.lines,
             sizes=graph.sizes,
+            extents=graph.extents,
             lengths=graph.lengths,
             _values=graph._values,
         )

@@ -95,8 +95,10 @@ class Lowering:
         self.graph.sizes[name] = size
         return name
 
-    def part_axis(self, axis: str, length: int) -> str:
-        """The axis of a part of an axis: one that is known by its size, or a new one."""
+    def part_axis(self, axis: str, length: int, fixed: bool = False) -> str:
+        """The axis of a part of an axis: of `fixed` length, or one that is known by its size, or a new one."""
+        if fixed:
+            return self.new_axis(f"{axis}_of_{length}", length, str(length))
         known = next((name for name, extent in self.hints.items() if extent == length), "")
         if known:
             return known
@@ -104,7 +106,8 @@ class Lowering:
         if length == 0:
             raise self.refuse(f"an empty part of {axis}")
         if total % length == 0:
-            return self.new_axis(f"{axis}_{total // length}", length, f"{size} // {total // length}")
+            part = str(length) if size.isdigit() else f"{size} // {total // length}"
+            return self.new_axis(f"{axis}_{total // length}", length, part)
         rest = next((name for name, extent in self.hints.items() if extent == total - length), "")
         if rest:
             return self.new_axis(f"{axis}_rest", length, f"{size} - {self.graph.sizes[rest]}")

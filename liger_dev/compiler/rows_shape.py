@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from liger_dev.compiler.ir import Dims
 from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Slice
@@ -21,6 +23,7 @@ from liger_dev.compiler.rows_move import overlaid
 from liger_dev.compiler.rows_move import overlays
 from liger_dev.compiler.rows_move import replaced
 from liger_dev.compiler.rows_move import shortened
+from liger_dev.compiler.slices import counted
 
 
 def _reshape(state: Lowering, x: Any, *_: Any, **__: Any) -> Term:
@@ -33,13 +36,22 @@ def _reshape(state: Lowering, x: Any, *_: Any, **__: Any) -> Term:
     sizes = state.shape(state.node)
     if str(state.node.target).startswith("aten.expand"):
         padded = ((),) * (len(sizes) - len(t.dims)) + t.dims
-        dims = tuple(dim or state.axis_of_size(size) for dim, size in zip(padded, sizes))
-        return Term(t.value, dims, t.dtype_of)
+        return Term(
+            t.value, tuple(dim or _repeated(state, i, n) for i, (dim, n) in enumerate(zip(padded, sizes))), t.dtype_of
+        )
     queue = [axis for dim in t.dims for axis in dim]
     dims = tuple(_take(state, queue, size, i) for i, size in enumerate(sizes))
     if queue:
         raise state.refuse("a view that does not keep the order of axes")
     return Term(t.value, dims, t.dtype_of)
+
+
+def _repeated(state: Lowering, position: int, size: int) -> tuple[str, ...]:
+    """The dimension along which an expanded tensor is the same: an axis, or as many times as the reference says."""
+    static = isinstance(state.node.meta["val"].shape[position], int)
+    if static and size > 1 and size not in state.hints.values():
+        return (state.new_axis("pair" if size == 2 else f"times_{size}", size, str(size)),)
+    return state.axis_of_size(size)
 
 
 def _take(state: Lowering, queue: list[str], size: int, position: int) -> tuple[str, ...]:
@@ -93,12 +105,25 @@ def _counted(state: Lowering, t: Term, position: int, start: int, end: int | Non
             piece = Slice((), low) if from_start else Slice((), low - extent, (axis,))
             left = (*t.dims[:position], (), *t.dims[position + 1 :])
             return Term(state.slicer.take(t.value, axis, piece), left, t.dtype_of)
-        if from_start:
-            own = state.new_axis(f"{axis}_of_{high - low}", high - low, str(high - low))
-            return replaced(t, position, own, state.slicer.take(t.value, axis, Slice((own,), low)))
+        own = state.part_axis(axis, high - low, True)
+        piece = Slice((own,), low) if from_start else Slice((own,), low - extent, (axis,))
+        return replaced(t, position, own, state.slicer.take(t.value, axis, piece))
+    elif from_start and _begins_apart(state, extent, low):
+        return _sliced(state, t, position, low, high - low, 1, fixed_start=True)
     elif from_start:
         return shortened(state, t, position, low, extent - high)
     return _sliced(state, t, position, low, high - low, 1)
+
+
+def _begins_apart(state: Lowering, extent: int, first: int) -> bool:
+    """Whether the first elements of a dimension, so many, are taken for themselves somewhere: the rest is the other piece."""
+    for node in state.traced.graph.nodes:
+        if first > 1 and str(node.target) == "aten.slice.Tensor":
+            x, dim, start, end, *step = [*node.args, 0, 0, None][: max(len(node.args), 4)]
+            if (start in (0, None), end, step in ([], [1])) == (True, first, True):
+                if hint(x.meta["val"].shape[dim]) == extent:
+                    return True
+    return False
 
 
 def _piece_of(state: Lowering, value: Value, axis: str, low: int, high: int) -> Slice | None:
@@ -119,8 +144,17 @@ def _bound(state: Lowering, given: Any, default: int, extent: int) -> int:
     return max(0, min(number + extent if number < 0 else number, extent))
 
 
-def _sliced(state: Lowering, t: Term, position: int, low: int, length: int, step: int) -> Term:
-    """Elements low, low + step, … of one dimension."""
+def _sliced(
+    state: Lowering,
+    t: Term,
+    position: int,
+    low: int,
+    length: int,
+    step: int,
+    fixed: bool = False,
+    fixed_start: bool = False,
+) -> Term:
+    """Elements low, low + step, … of one dimension; their number, and where they begin, may be `fixed` by the reference."""
     dim = t.dims[position]
     if len(dim) == 2 and step == state.hints[dim[1]] and low < step:
         return element(
@@ -132,8 +166,8 @@ def _sliced(state: Lowering, t: Term, position: int, low: int, length: int, step
     if len(dim) != 1:
         raise state.refuse("a slice of a dimension of merged or no axes")
     axis = dim[0]
-    own = state.part_axis(axis, length)
-    if step > 1:
+    own = state.part_axis(axis, length, fixed)
+    if step > 1 or fixed_start:
         piece = Slice((own,), low, (), step)
     else:
         piece = Slice((own,), *state.start_of(axis, low, own))
@@ -161,9 +195,15 @@ def element(state: Lowering, t: Term, position: int, index: int) -> Term:
 def _split(state: Lowering, x: Any, sizes: Any, dim: int = 0) -> tuple[Term, ...]:
     t = state.term(x)
     position = dim % len(t.dims)
-    lengths = [hint(value.shape[position]) for value in state.node.meta["val"]]
-    starts = [sum(lengths[:i]) for i in range(len(lengths))]
-    return tuple(_sliced(state, t, position, low, length, 1) for low, length in zip(starts, lengths))
+    given = [value.shape[position] for value in state.node.meta["val"]]
+    lengths = [hint(size) for size in given]
+    counted = isinstance(sizes, list | tuple) and len(set(lengths)) > 1
+    pieces = []
+    for i, length in enumerate(lengths):
+        fixed = counted and isinstance(given[i], int)
+        fixed_start = counted and all(isinstance(size, int) for size in given[:i])
+        pieces.append(_sliced(state, t, position, sum(lengths[:i]), length, 1, fixed, fixed_start))
+    return tuple(pieces)
 
 
 def _glu(state: Lowering, x: Any, dim: int = -1) -> Term:
@@ -188,6 +228,8 @@ def _cat(state: Lowering, tensors: Any, dim: int = 0) -> Term:
         return overlaid(state, terms, position)
     total = state.shape(state.node)[position]
     into = state.whole_axis([t.dims[position] for t in terms], total)
+    if (sections := _sections(state, terms, position, total)) is not None:
+        return sections
     slices = []
     after: tuple[str, ...] = ()
     first = 0
@@ -195,11 +237,39 @@ def _cat(state: Lowering, tensors: Any, dim: int = 0) -> Term:
         own = t.dims[position]
         if len(own) > 1:
             raise state.refuse("a concatenation along merged axes")
-        slices.append(Slice(own, first, after))
+        slices.append(counted(state.graph, Slice(own, first, after)))
         after, first = (*after, *own), first + (0 if own else 1)
     return _joined(
         state, terms, (into,), tuple(slices), lambda dims: (*dims[:position], (into,), *dims[position + 1 :])
     )
+
+
+def _sections(state: Lowering, terms: list[Term], position: int, total: int) -> Term | None:
+    """Sections of fixed length that keep their places, each of another row of a tensor: a choice by the position."""
+    g = state.graph
+    whole, end, ends = [], 0, []
+    into = ""
+    for t in terms:
+        own = t.dims[position]
+        cut = {piece: i for i, piece in t.value.attr("slices")} if t.value.op == "input" else {}
+        dim = cut.get(Slice(own, end))
+        if dim is None or len(own) != 1 or not g.sizes[own[0]].isdigit():
+            return None
+        name = t.value.attr("name")
+        (axis, *rest) = g.dims_of(name)[dim]
+        into = into or axis
+        if axis != into or rest or g.sizes[axis] != str(total):
+            return None
+        slices = tuple(s for s in t.value.attr("slices") if s[0] != dim)
+        whole.append(g.input(name, (t.value.axes - {own[0]}) | {into}, t.value.dtype, slices))
+        end += int(g.sizes[own[0]])
+        ends.append(end)
+    index = g.make("index", axes=frozenset({into}), dtype="int", axis=into)
+    value = whole[-1]
+    for row, stop in reversed([*zip(whole, ends)][:-1]):
+        value = g.where(g.make("lt", index, g.const(stop)), row, value)
+    dims = terms[0].dims
+    return Term(value, (*dims[:position], (into,), *dims[position + 1 :]), dtype_of(state, terms))
 
 
 def _stack(state: Lowering, tensors: Any, dim: int = 0) -> Term:
@@ -299,9 +369,20 @@ def _size_power(state: Lowering, size: Any, exponent: Any) -> Value:
     return g.make("pow", value, as_float(g, state.term(exponent).value))
 
 
+def _counted_part(state: Lowering, size: int, args: tuple[Any, ...]) -> tuple[str, ...]:
+    """The part of an axis that `torch.arange(0, n, 2)` or `torch.arange(n // 2)` counts, for the axis's size n."""
+    end = args[1] if len(args) > 1 else args[0]
+    if isinstance(end, torch.fx.Node) and str(end.target) == "<built-in function floordiv>":
+        end = end.args[0]
+    whole = hint(end.meta["val"]) if isinstance(end, torch.fx.Node) else 0
+    axis = next((axis for axis, extent in state.hints.items() if extent == whole), "")
+    return (state.part_axis(axis, size),) if axis and whole % size == 0 else state.axis_of_size(size)
+
+
 def _arange(state: Lowering, *args: Any, **kwargs: Any) -> Term:
     """Indices of an axis: `torch.arange(x.shape[-1])`, or others in equal steps, `torch.arange(1, x.shape[-1] + 1)`."""
-    (dim,) = (state.axis_of_size(size) for size in state.shape(state.node))
+    (size,) = state.shape(state.node)
+    dim = state.axis_of_size(size) if size in state.hints.values() else _counted_part(state, size, args)
     start, step = args[0] if len(args) > 1 else 0, args[2] if len(args) > 2 else 1
     if not dim or not isinstance(start, int) or not isinstance(step, int):
         raise state.refuse("a range that does not count an axis from a number")

@@ -7,6 +7,7 @@ a person would write them, without any index arithmetic on values.
 from collections.abc import Callable
 from dataclasses import dataclass
 from dataclasses import field
+from dataclasses import replace
 
 from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Output
@@ -16,6 +17,14 @@ from liger_dev.compiler.ir import Value
 from liger_dev.compiler.layout import WHOLE_ROW
 from liger_dev.compiler.moves import overlap
 from liger_dev.errors import Unsupported
+
+
+def counted(graph: Graph, piece: Slice) -> Slice:
+    """A slice that begins after axes of fixed size, with the number in their place: the one way to write it."""
+    sizes = [graph.sizes[axis] for axis in piece.after]
+    if piece.step < 0 or not all(size.isdigit() for size in sizes):
+        return piece
+    return replace(piece, first=piece.first + sum(map(int, sizes)), after=())
 
 
 @dataclass
@@ -30,6 +39,7 @@ class Slicer:
         """The elements of `value` that `piece` reads along `axis`."""
         if axis not in value.axes:
             return value
+        piece = counted(self.graph, piece)
         key = (value, axis, piece)
         if key not in self.done:
             self.done[key] = self._take(value, axis, piece)
@@ -50,8 +60,12 @@ class Slicer:
                     else g.const(0)
                 )
                 return g.add(g.mul(own, g.const(piece.step)), start)
+            case "lt" if value.args[0].op == "index" and value.args[1].op == "const" and len(piece.axes) == 1:
+                return self._below(value, piece)
             case "cat" if value.attr("into") == (axis,):
                 return self._piece(value, piece)
+            case "cumsum" if axis == value.attr("axis") and not piece.axes and not set(piece.after) - {axis}:
+                return self._of_sums(value, axis, piece)
             case "cumsum" | "cumprod" if axis == value.attr("axis"):
                 raise Unsupported(
                     "a slice of a running sum or product", g.lines.get(value, ""), "slice its input instead"
@@ -63,6 +77,27 @@ class Slicer:
                 share = g.sub(self.take(value.args[0], axis, piece), lse)
                 return g.make("exp", share) if value.op == "softmax" else share
         return g.rebuild(value, (self.take(arg, axis, piece) for arg in value.args))
+
+    def _below(self, value: Value, piece: Slice) -> Value:
+        """Whether positions of a slice lie below a number: all or none of them may, where their number is known."""
+        g, (index, bound) = self.graph, value.args
+        (own,), size = piece.axes, g.sizes[piece.axes[0]]
+        if piece.step != 1 or piece.after:
+            return g.make("lt", self.take(index, index.attr("axis"), piece), bound)
+        left = bound.attr("value") - piece.first
+        if left <= 0 or size.isdigit() and left >= int(size):
+            return g.const(left > 0)
+        return g.make("lt", g.make("index", axes=frozenset({own}), dtype="int", axis=own), g.const(left))
+
+    def _of_sums(self, value: Value, axis: str, piece: Slice) -> Value:
+        """One element of a running sum: the sum of the elements up to it."""
+        g, x = self.graph, value.args[0]
+        if piece.first == (0 if value.attr("reverse") else -1) and bool(piece.after) != value.attr("reverse"):
+            return g.sum(x, [axis])
+        index = g.make("index", axes=frozenset({axis}), dtype="int", axis=axis)
+        at = g.add(g.size([axis]), g.const(piece.first)) if piece.after else g.const(piece.first)
+        summed = g.make("ge" if value.attr("reverse") else "le", index, at)
+        return g.sum(g.where(summed, x, g.const(0.0)), [axis])
 
     def _of_sorted(self, value: Value, axis: str, piece: Slice) -> Value:
         g = self.graph
@@ -142,6 +177,9 @@ def _lift(graph: Graph, slicer: Slicer, value: Value, args: list[Value]) -> Valu
         raise Unsupported("a sorted concatenation", graph.lines.get(value, ""))
     if value.op in ("cumsum", "cumprod") and value.attr("axis") in into:
         raise Unsupported("a running sum or product over a concatenation", graph.lines.get(value, ""))
+    if any(arg.attr("slices") != pieces for arg in cats if arg.attr("into") == into):
+        args = _refined(graph, slicer, args, into)
+        pieces = next(arg for arg in args if arg.op == "cat").attr("slices")
     parts = []
     for i, piece in enumerate(pieces):
         own = []
@@ -161,6 +199,56 @@ def _lift(graph: Graph, slicer: Slicer, value: Value, args: list[Value]) -> Valu
         return _normalised(graph, value, into, pieces, [own[0] for own in parts])
     results = [graph.rebuild(value, own) for own in parts]
     return graph.make("cat", *results, dtype=value.dtype, into=into, slices=pieces)
+
+
+def _refined(graph: Graph, slicer: Slicer, args: list[Value], into: tuple[str, ...]) -> list[Value]:
+    """Arguments whose concatenations along `into` have the same pieces, where all pieces are of fixed length: each is cut
+    where any of them ends. Others are left as they are."""
+    borders: set[int] = set()
+    for arg in args:
+        if arg.op == "cat" and arg.attr("into") == into:
+            spans = [_span(graph, piece) for piece in arg.attr("slices")]
+            if not all(spans):
+                return args
+            borders.update(end for span in spans if span for end in span)
+    ends = sorted(borders)
+    cuts = [(start, end) for start, end in zip(ends, ends[1:])]
+    slices = tuple(Slice((_fixed_axis(graph, end - start),), start) for start, end in cuts)
+    found: list[Value] = []
+    for arg in args:
+        if arg.op != "cat" or arg.attr("into") != into:
+            found.append(arg)
+            continue
+        parts = []
+        for (start, end), new in zip(cuts, slices):
+            spans = [_span(graph, piece) or (0, 0) for piece in arg.attr("slices")]
+            i = next(i for i, (low, high) in enumerate(spans) if low <= start and end <= high)
+            (own,) = arg.attr("slices")[i].axes
+            part = arg.args[i]
+            parts.append(
+                part if spans[i] == (start, end) else slicer.take(part, own, Slice(new.axes, start - spans[i][0]))
+            )
+            if spans[i] == (start, end) and new.axes != (own,):
+                parts[-1] = slicer.take(part, own, Slice(new.axes))
+        found.append(graph.make("cat", *parts, dtype=arg.dtype, into=into, slices=slices))
+    return found
+
+
+def _span(graph: Graph, piece: Slice) -> tuple[int, int] | None:
+    """Where a piece of fixed length begins and ends."""
+    sizes = [graph.sizes[axis] for axis in (*piece.axes, *piece.after)]
+    if len(piece.axes) != 1 or piece.step != 1 or not all(size.isdigit() for size in sizes):
+        return None
+    start = piece.first + sum(int(graph.sizes[axis]) for axis in piece.after)
+    return start, start + int(sizes[0])
+
+
+def _fixed_axis(graph: Graph, length: int) -> str:
+    known = next((axis for axis, size in graph.sizes.items() if size == str(length)), "")
+    if not known:
+        known = f"of_{length}"
+        graph.sizes[known], graph.extents[known] = str(length), length
+    return known
 
 
 def _reduced(graph: Graph, value: Value, into: tuple[str, ...], pieces: tuple[Slice, ...], parts: list[Value]) -> Value:

@@ -28,7 +28,7 @@ from liger_dev.records import Scalar
 
 # Sizes that a trace uses for axes: at least 2 (1 would be specialised), even, and pairwise different, so that a
 # wrong match of axes shows: none is the sum or difference of others, for all are odd multiples of 2. Those that the
-# reference names as numbers are left out, since they would match too.
+# reference names as numbers, or that differ by such a number, are left out, since they would match too.
 _SIZES = (6, 10, 14, 22, 26, 34, 38, 46, 58, 62, 74, 82, 86, 94, 106, 118, 122)
 _AXES = 12
 
@@ -69,8 +69,13 @@ def axis_sizes(reference: Reference) -> dict[str, int]:
     axes = named(reference.tensors)
     if len(axes) > _AXES:
         raise Unsupported(f"the reference has {len(axes)} axes, more than {_AXES}", reference.name)
-    numbers = {node.value for node in ast.walk(ast.parse(reference.text)) if isinstance(node, ast.Constant)}
-    free = [size for size in _SIZES if size not in numbers] + [size for size in _SIZES if size in numbers]
+    found = {node.value for node in ast.walk(ast.parse(reference.text)) if isinstance(node, ast.Constant)}
+    numbers = {number for number in found if type(number) is int and number > 1}
+    free: list[int] = []
+    for size in _SIZES:
+        if size not in numbers and not any(abs(size - other) in numbers for other in free):
+            free.append(size)
+    free += [size for size in _SIZES if size not in free]
     parts = multiples(reference.tensors)
     return {axis: math.lcm(size, parts.get(axis, 1)) for axis, size in zip(axes, free)}
 

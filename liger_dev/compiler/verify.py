@@ -116,8 +116,11 @@ def _resized(graph: Graph, reference: Reference, scalars: dict[str, Any]) -> Ite
     axes = [axis for axis in named(reference.tensors) if axis in graph.extents]
     parts, least = divisors(graph, reference), least_sizes(graph)
     for numbers in (_OTHER_SIZES, sorted(_OTHER_SIZES), sorted(_OTHER_SIZES, reverse=True)):
-        sizes = {axis: number * parts.get(axis, 1) for axis, number in zip(axes, numbers)}
-        yield _at_sizes(graph, reference, scalars, {a: max(n, least.get(a, 0)) for a, n in sizes.items()})
+        sizes = {}
+        for axis, number in zip(axes, numbers):
+            part = parts.get(axis, 1)
+            sizes[axis] = part * max(number, -(-(least.get(axis, 0) + 3) // part))
+        yield _at_sizes(graph, reference, scalars, sizes)
     yield _at_sizes(graph, reference, scalars, {axis: 2 * graph.extents[axis] for axis in axes})
 
 
