@@ -1,4 +1,4 @@
-"""The reports of several kernels in, what a continuous integration reads out: JUnit XML and GitHub's annotations."""
+"""The reports of several kernels in, their table out, and what a continuous integration reads: JUnit XML and annotations."""
 
 import re
 
@@ -9,6 +9,10 @@ from xml.etree import ElementTree
 
 _VERDICT = re.compile(r"\*\*(PASSED|FAILED)\*\*: (.*)")
 _FLAG = re.compile(r"> \*\*Catastrophic:\*\* (.*)")
+_CASES = re.compile(r"^\*\*(?:Passed|Failed): .*?(\d+) cases on ", re.MULTILINE)
+_KILLED = re.compile(r"^Planted bugs: .*\((\d+\.\d%)\)", re.MULTILINE)
+_MARGIN = re.compile(r"\| (\d+\.\d\d) \|[^|]*\|$", re.MULTILINE)
+_COLUMNS = ("kernel", "verdict", "cases", "planted bugs found", "least margin", "seconds")
 _ERROR = re.compile(r"^- `([^`]*)`: (.*)$", re.MULTILINE)
 
 
@@ -20,6 +24,7 @@ class Judged:
     passed: bool
     markdown: str
     stopped: str = ""
+    seconds: float = 0.0
 
     @property
     def verdict(self) -> str:
@@ -29,6 +34,24 @@ class Judged:
     @property
     def flags(self) -> list[str]:
         return _FLAG.findall(self.markdown)
+
+
+def table(judged: Sequence[Judged]) -> str:
+    """A row a kernel with what its grader found, then why each failed that did, then how many passed."""
+    rows = [_COLUMNS, *map(_row, judged)]
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    failed = [one for one in judged if not one.passed]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+    lines += [f"{one.name}: {one.verdict}" for one in failed]
+    names = f"; failed: {', '.join(one.name for one in failed)}" if failed else ""
+    return "\n".join([*lines, f"{len(judged) - len(failed)} of {len(judged)} passed{names}"])
+
+
+def _row(one: Judged) -> tuple[str, ...]:
+    graded = one.markdown.partition("\n## Grader\n")[2].partition("\n## ")[0]
+    found = [next(iter(pattern.findall(graded)), "-") for pattern in (_CASES, _KILLED)]
+    margin = min(_MARGIN.findall(graded), key=float, default="-")
+    return (one.name, "passed" if one.passed else "FAILED", *found, margin, f"{one.seconds:.0f}")
 
 
 def junit(judged: Sequence[Judged]) -> str:

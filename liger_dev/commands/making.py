@@ -1,5 +1,7 @@
 """The commands that make kernels: all three stages, one of them, or a change of what is there."""
 
+import time
+
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -94,9 +96,7 @@ def validate(
     validation: ValidateOptions,
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME...")] = None,
     every: Annotated[bool, typer.Option("--all", help="Every kernel of the workspace.")] = False,
-    ci: Annotated[
-        bool, typer.Option("--ci", help="Print GitHub's annotations, and judge the others if one stops.")
-    ] = False,
+    ci: Annotated[bool, typer.Option("--ci", help="Print GitHub's annotations.")] = False,
     junit: Annotated[
         Path | None, typer.Option("--junit", metavar="FILE", help="Write the verdicts as JUnit XML.")
     ] = None,
@@ -107,24 +107,22 @@ def validate(
     from liger_dev import requests
     from liger_dev.ci import annotations
     from liger_dev.ci import junit as junit_xml
+    from liger_dev.ci import table
 
     folder = root_of(root)
     chosen = sorted(path.stem for path in (folder / "profiles").glob("*.yaml")) if every else list(names or ())
     if not chosen:
         raise BadInput("no kernel to validate", str(folder), "name one, or use --all; `liger-dev list` shows them")
     options = {"review": "yes", **validation.to_request(), **agents.to_request()}
-    judged = [_judged(folder, requests.validate_request(name, **options), ci or junit is not None) for name in chosen]
-    failed = [one.name for one in judged if not one.passed]
+    several = ci or junit is not None or len(chosen) > 1
+    judged = [_judged(folder, requests.validate_request(name, **options), several) for name in chosen]
     if len(chosen) > 1:
-        print(
-            f"{len(chosen) - len(failed)} of {len(chosen)} passed"
-            + (f"; failed: {', '.join(failed)}" if failed else "")
-        )
+        print(table(judged))
     if ci:
         print("\n".join(annotations(judged)))
     if junit is not None:
         _write(junit, junit_xml(judged))
-    raise typer.Exit(KERNEL_FAILED if failed else 0)
+    raise typer.Exit(0 if all(one.passed for one in judged) else KERNEL_FAILED)
 
 
 def _judged(root: Path, request: dict[str, Any], go_on: bool) -> "Judged":
@@ -132,15 +130,16 @@ def _judged(root: Path, request: dict[str, Any], go_on: bool) -> "Judged":
     from liger_dev import workspace
     from liger_dev.ci import Judged
 
-    name = request["name"]
+    name, start = request["name"], time.monotonic()
     try:
         passed = passes(root, request)
     except LigerDevError as error:
         if not go_on:
             raise
         tell_error(f"liger-dev: {error}")
-        return Judged(name, False, "", stopped=error.what)
-    return Judged(name, passed, workspace.read(root, f"benchmark/results/{name}.md") or "")
+        return Judged(name, False, "", error.what, time.monotonic() - start)
+    markdown = workspace.read(root, f"benchmark/results/{name}.md") or ""
+    return Judged(name, passed, markdown, seconds=time.monotonic() - start)
 
 
 def _write(path: Path, text: str) -> None:

@@ -13,6 +13,7 @@ from liger_dev.checkstyle import StyleState
 from liger_dev.ci import Judged
 from liger_dev.ci import annotations
 from liger_dev.ci import junit
+from liger_dev.ci import table
 from liger_dev.gate import Attempt
 from liger_dev.gate import Gate
 from liger_dev.html_report import html_report
@@ -90,6 +91,38 @@ def test_a_page_shows_verdict_flags_tables_and_files(page: str):
 
 def test_nothing_that_a_report_quotes_becomes_a_tag(page: str):
     assert page.count("<script>") == 1 and "alert(1)&lt;/script&gt;" in page
+
+
+GRADED = """**PASSED**: all of it
+
+## Unit tests
+
+| 1 | none | whole file | 2 | 1 | 0 | passed | 0.01 |
+
+## Grader
+
+**Passed: 54 cases on a device, the tests find 97% of planted bugs**
+
+| Tensor | Dtype | Worst error | Eager's error | Bound | Margin | Case |
+|---|---|---:|---:|---:|---:|---|
+| output 0 | float32 | 1e-07 | 1e-07 | 1e-06 | 12.50 | base |
+| gradient of x | float32 | 1e-07 | 1e-07 | 1e-06 | 3.75 | base |
+
+Planted bugs: the tests found 29 of 30 (96.7%), sampled from 90.
+
+## Benchmark
+"""
+
+
+def test_a_table_ends_several_validations():
+    judged = [Judged("good", True, GRADED, seconds=41.6), Judged("gone", False, "", "there is no file", 0.2)]
+    assert table(judged).splitlines() == [
+        "kernel  verdict  cases  planted bugs found  least margin  seconds",
+        "good    passed   54     96.7%               3.75          42",
+        "gone    FAILED   -      -                   -             0",
+        "gone: there is no file",
+        "1 of 2 passed; failed: gone",
+    ]
 
 
 def test_junit_has_a_case_a_kernel_with_its_report():
