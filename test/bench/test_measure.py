@@ -401,7 +401,7 @@ def _fails(x, w):
 def test_a_baseline_that_fails_is_left_out_and_a_kernel_that_fails_is_an_error(tmp_path, capsys):
     argv = ["--modes", "forward", "--out", str(tmp_path / "all.csv")]
     assert run(_spec(tmp_path, providers={"liger": _twice, "torch": _fails}), argv) == 0
-    assert capsys.readouterr().out.count("torch fails and is left out (checking, H=1024): no such instruction") == 2
+    assert capsys.readouterr().out.count("torch fails and is left out (checking, H=") == 2
     assert {row.kernel_provider for row in read(tmp_path / "all.csv")} == {"liger"}
     assert run(_spec(tmp_path, providers={"liger": _fails, "torch": _twice}), [*argv, "--overwrite"]) == 1
     assert "the kernel fails: no such instruction" in capsys.readouterr().err
