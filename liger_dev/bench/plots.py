@@ -23,6 +23,7 @@ STYLES = {
     "torch_compile": ("#009E73", "^"),
     "liger_kernel": ("#CC79A7", "D"),
 }
+BASELINES = set(STYLES) - {"liger"}
 OTHER_STYLES = (("#E69F00", "v"), ("#56B4E9", "P"), ("#000000", "X"))
 TITLES = {
     "speed": "call time",
@@ -47,7 +48,8 @@ DPI = 120
 def plot(rows: Sequence[Measurement], folder: Path) -> tuple[Path, ...]:
     """Draws `KERNEL_{metric}_{mode}.png` into `folder` for every metric and mode in `rows`, and returns their paths.
 
-    Rows of several GPUs, sizes or dtypes can't share a picture: the configuration with the newest row is drawn.
+    Rows of several GPUs, sizes or dtypes can't share a picture: the configuration with the newest row is drawn. A mode
+    that baselines alone have is left out: a loss that makes its gradients in forward has a full pass only.
     """
     groups: dict[tuple[str, str, str], list[Measurement]] = {}
     for row in rows:
@@ -58,6 +60,8 @@ def plot(rows: Sequence[Measurement], folder: Path) -> tuple[Path, ...]:
     for (kernel, metric, mode), group in groups.items():
         path = folder / file_name(kernel, metric, mode)
         drawn = newest_configuration(group)
+        if {row.kernel_provider for row in drawn} <= BASELINES:
+            continue
         _save(draw(drawn, roof(drawn, rows)), path)
         paths.append(path)
     return tuple(paths)

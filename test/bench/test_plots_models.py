@@ -38,6 +38,14 @@ def test_one_file_a_metric_and_mode(tmp_path):
     assert [path.read_bytes() for path in plot(rows, tmp_path / "again")] == [path.read_bytes() for path in paths]
 
 
+def test_a_mode_that_only_baselines_have_is_not_drawn(tmp_path):
+    others = [_row(name, 1024, 1.0, kernel_operation_mode="backward") for name in ("torch", "liger_kernel")]
+    assert [path.name for path in plot([*ROWS, *others], tmp_path)] == ["rms_norm_speed_forward.png"]
+    alone = [_row("liger", 1024, 1.0, metric_name="kernel_time"), _row("torch", 1024, 2.0, metric_name="device_time")]
+    assert [path.name for path in plot(alone, tmp_path)] == ["rms_norm_device_time_forward.png"]
+    assert [line.get_label() for line in draw(alone).axes[0].lines] == ["liger, kernels alone", "torch"]
+
+
 def test_a_line_a_provider_in_the_order_of_sizes():
     axes = draw(ROWS).axes[0]
     assert [line.get_label() for line in axes.lines] == ["liger", "torch"]
