@@ -116,7 +116,7 @@ def answer(
     run = _Run(_in_mode(call, case["mode"], inputs), case, inputs, upstream, trace, found, record)
     try:
         run.all_steps()
-    except Exception as error:
+    except Exception as error:  # its own, Triton's and PyTorch's errors have no base of their own
         record |= {"error": f"{type(error).__name__}: {str(error)[:600]}", "kind": _kinds(error), "phase": run.phase}
     whole = {f"after {name}": x for name, x in {**inputs, **_prefixed(upstream)}.items() if x is not None}
     index, data = wire.pack(whole, whole=True)

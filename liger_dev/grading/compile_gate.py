@@ -232,10 +232,13 @@ def _number(pattern: str, text: str) -> int:
 
 
 def _attempt(call: Callable[[], T]) -> T | Exception:
-    """What a call gives or raises: this is where a candidate's failure, or its compiler's, becomes a verdict."""
+    """What a call gives or raises: this is where a candidate's failure, or its compiler's, becomes a verdict. A machine
+    that lacks memory, disk or a tool is none."""
     try:
         return call()
-    except Exception as error:
+    except (MemoryError, OSError):
+        raise
+    except Exception as error:  # its own, Triton's and LLVM's errors have no base of their own
         return error
 
 

@@ -136,3 +136,10 @@ def test_an_op_that_ends_the_child_early_has_failed(tmp_path, scratch):
     assert done.returncode == 0
     with pytest.raises(KernelFailed):
         read_gate(text)
+
+
+def test_a_machine_without_an_assembler_is_no_verdict_on_a_kernel(tmp_path, scratch):
+    op = PLANTED.replace("import torch\n", "import torch\n\nraise FileNotFoundError('ptxas')\n", 1)
+    done, text = gate("planted", workspace(tmp_path / "copy", op), scratch)
+    assert done.returncode == 1 and "FileNotFoundError: ptxas" in done.stderr
+    assert not text
