@@ -90,4 +90,12 @@ PROTECTION = {
     "fills_disk": Attack("open", "fails"),
     "hangs": Attack("", "hangs"),
 }
-ATTACKS = {**VALUES, **GRADIENTS, **FALLBACKS, **HARNESS, **TIMING, **PROTECTION}
+FAMILIES = {
+    "values": VALUES,
+    "gradients": GRADIENTS,
+    "fallbacks": FALLBACKS,
+    "harness": HARNESS,
+    "timing": TIMING,
+    "protection": PROTECTION,
+}
+ATTACKS = {name: attack for family in FAMILIES.values() for name, attack in family.items()}

@@ -229,3 +229,7 @@ def test_arguments_of_other_names_go_by_position(workspace):
     reference = replace(SOFTMAX, text=taken, scalars=(Scalar("eps", "float", 1.0),))
     verdict = grade(replace(asked, reference=reference))
     assert verdict.passed, "\n".join(map(str, verdict.faults))
+
+
+def test_every_hostile_candidate_is_an_attack_and_the_other_way_round():
+    assert {path.stem for path in HOSTILE.glob("*.py")} == {*ATTACKS, "honest"}
