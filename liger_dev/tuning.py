@@ -46,39 +46,49 @@ Say = Callable[[str], None]
 def tune(name: str, root: Path, say: Say, options: Mapping[str, Any]) -> dict[str, Any]:
     """Measures a kernel's settings: {failure, spent, markdown, changes}.
 
-    `options` are `budget` (seconds), `archs` (targets to compile for), `x_values`, `dtypes` and `again`.
+    `options` are `budget` (seconds), `archs` (targets to compile for), `x_values`, `dtypes`, `again` (measure also what was
+    measured) and `kept` (measure nothing).
 
     Raises:
-        BadInput: no GPU and no target to compile for, or helpers of an older version.
+        BadInput: no GPU and no target to compile for, nothing measured that could be kept, or helpers of an older version.
         HandEdited: files were edited by hand or by an agent, and would be replaced.
     """
-    device = gpu_name()
-    if not device and not options["archs"]:
-        raise BadInput(
-            "settings can be measured on a CUDA GPU only, and there is none here",
-            todo="see what compiles for a target, untimed: --arch sm_90; `liger-dev doctor` says what was found",
-        )
+    device = "" if options["kept"] else gpu_name()
+    before = [*tuned_points.read(root / tuned_points.path_of(name)), *tuned_points.read(_kept(root, name))]
+    _check(name, device, before, options)
     with kernel_copy(name, root) as copy:
         reference, profile, tunable = _opened(copy)
-        before = [*tuned_points.read(root / tuned_points.path_of(name)), *tuned_points.read(_kept(root, name))]
         known = [] if options["again"] else [tuned_points.key_of(line) for line in before]
         request = _request(copy, profile, tunable, options, known, measure=bool(device) and not options["archs"])
-        done, said = _run(copy, request, say)
-    if done.returncode not in (PASSED, LIMIT_REACHED) or done.timed_out:
+        done, said = (None, []) if options["kept"] else _run(copy, request, say)
+    if done is not None and (done.returncode not in (PASSED, LIMIT_REACHED) or done.timed_out):
         failure = f"the tuner did not run to its end: {_last_line(portable(done.stderr, copy))}"
-        return {"failure": failure, "spent": "", "markdown": failure, "changes": _none()}
+        return _told(failure, ChangeSet(()), failure=failure)
+    spent = f"the budget of {options['budget']:g} s is spent" if done and done.returncode == LIMIT_REACHED else ""
+    if options["archs"]:
+        return _told(_compiled_only(name, said), ChangeSet(()), spent=spent)
     lines = tuned_points.merged(before, tuned_points.read(_kept(root, name)))
-    spent = f"the budget of {options['budget']:g} s is spent" if done.returncode == LIMIT_REACHED else ""
-    if not request["measure"]:
-        return {"failure": "", "spent": spent, "markdown": _compiled_only(name, said), "changes": _none()}
     tuned = profile.model_copy(update={"tuning": _records(profile, lines, tunable)})
     changes = _changes(root, reference, tuned, lines)
     _kept(root, name).unlink(missing_ok=True)
-    return {"failure": "", "spent": spent, "markdown": markdown(name, device, lines), "changes": changes.to_json()}
+    current = [line for line in lines if tunable.get(line["kernel"], {}).get("body") == line["body"]]
+    return _told(markdown(name, current), changes, spent=spent)
 
 
-def _none() -> dict[str, Any]:
-    return ChangeSet(()).to_json()
+def _check(name: str, device: str, before: Sequence[tuned_points.Line], options: Mapping[str, Any]) -> None:
+    if options["kept"] and not before:
+        raise BadInput(
+            f"no settings of '{name}' were measured before", tuned_points.path_of(name), "measure them on a GPU"
+        )
+    if not device and not options["archs"] and not options["kept"]:
+        raise BadInput(
+            "settings can be measured on a CUDA GPU only, and there is none here",
+            todo="see what compiles for a target, untimed: --arch sm_90; or take what was measured elsewhere: --kept",
+        )
+
+
+def _told(text: str, changes: ChangeSet, failure: str = "", spent: str = "") -> dict[str, Any]:
+    return {"failure": failure, "spent": spent, "markdown": text, "changes": changes.to_json()}
 
 
 def _opened(copy: KernelCopy) -> tuple[Reference, KernelProfile, dict[str, Any]]:
@@ -170,22 +180,40 @@ def _changes(root: Path, reference: Reference, profile: KernelProfile, lines: Se
     return ChangeSet((*made.changes, Change(path, text, workspace.base_of(root, path))), said=made.said)
 
 
-def markdown(name: str, device: str, lines: Sequence[tuned_points.Line]) -> str:
-    """The table of all points that are measured: the choice, its time beside the default's, and what was decided."""
-    rows = [
-        f"| `{line['kernel']}` | {line['gpu']} | {line['dtype']} | {line['size']} | {_settings(line['default'])} "
-        f"| {_settings(line['best']) if line['best'] != line['default'] else 'the same'} | {line['default_ms']:.4f} "
-        f"| {line['ms']:.4f} | {line['ratio']:.3f} ({line['low']:.3f} to {line['high']:.3f}) "
-        f"| {sum(bool(one['samples']) for one in line['tried'])} + {sum(bool(one['dropped']) for one in line['tried'])} |"
-        for line in lines
+def markdown(name: str, lines: Sequence[tuned_points.Line]) -> str:
+    """A table a GPU: each point's default and its time, what was chosen instead and its time, and how sure that is."""
+    text = [f"# Settings of {name}"]
+    for place in dict.fromkeys(_place(line) for line in lines):
+        own = sorted((line for line in lines if _place(line) == place), key=lambda line: (line["kernel"], line["size"]))
+        text += ["", f"{place}; milliseconds of the pass that the kernel is in.", "", *_HEAD, *map(_row, own)]
+    return "\n".join(text)
+
+
+_HEAD = (
+    "| Kernel | Dtype | Size | Default | ms | Choice | ms | Ratio | Timed | Dropped |",
+    "|---|---|---:|---|---:|---|---:|---|---:|---:|",
+)
+
+
+def _place(line: tuned_points.Line) -> str:
+    return ", ".join([line["gpu"], *(f"{name} {version}" for name, version in line["versions"].items())])
+
+
+def _row(line: tuned_points.Line) -> str:
+    same = line["best"] == line["default"]
+    counts = [sum(bool(one[kind]) for one in line["tried"]) for kind in ("samples", "dropped")]
+    cells = [
+        f"`{line['kernel']}`",
+        line["dtype"],
+        line["size"],
+        _settings(line["default"]),
+        f"{line['default_ms']:.4f}",
+        "the default" if same else _settings(line["best"]),
+        "" if same else f"{line['ms']:.4f}",
+        "" if same else f"{line['ratio']:.3f} ({line['low']:.3f} to {line['high']:.3f})",
+        *counts,
     ]
-    head = [
-        f"# Settings of {name} on {device}",
-        "",
-        "| Kernel | GPU | Dtype | Size | Default | Choice | Default (ms) | Fastest tried (ms) | Ratio | Timed + dropped |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    return "\n".join([*head, *rows])
+    return f"| {' | '.join(map(str, cells))} |"
 
 
 def _settings(settings: Mapping[str, int]) -> str:

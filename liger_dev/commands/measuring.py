@@ -53,6 +53,9 @@ def tune(
         list[Dtype] | None, typer.Option("--dtype", help="In place of the benchmark's; repeatable.")
     ] = None,
     again: Annotated[bool, typer.Option("--again", help="Measure also what was measured before.")] = False,
+    kept: Annotated[
+        bool, typer.Option("--kept", help="Measure nothing: write what was measured before; needs no GPU.")
+    ] = False,
     root: RootDir = None,
 ) -> None:
     """Measure a kernel's launch settings, and keep those that beat the default; needs a GPU.
@@ -66,7 +69,7 @@ def tune(
 
     check_archs(arch or [])
     folder = root_of(root)
-    options = {"budget": budget, "archs": arch or [], "x_values": x or [], "again": again}
+    options = {"budget": budget, "archs": arch or [], "x_values": x or [], "again": again, "kept": kept}
     request = requests.measure_request("tune", name, **options, dtypes=[one.value for one in dtype or ()])
     run = runs.create_run(folder, {**request, "review": "yes"})
     passed = go_on(folder, run, "yes")

@@ -28,7 +28,7 @@ from liger_dev.sandbox import Completed
 
 NAME = "softmax"
 OP, PROFILE, POINTS = f"kernels/ops/{NAME}.py", f"profiles/{NAME}.yaml", f"benchmark/data/tuning/{NAME}.jsonl"
-OPTIONS = {"budget": 60.0, "archs": [], "x_values": [1024, 4096], "dtypes": [], "again": False}
+OPTIONS = {"budget": 60.0, "archs": [], "x_values": [1024, 4096], "dtypes": [], "again": False, "kept": False}
 FASTER = {"BLOCK_ROWS": 2, "num_warps": 4}
 
 
@@ -114,7 +114,8 @@ def test_better_settings_are_in_profile_op_and_data(root, monkeypatch):
     device = Device(monkeypatch)
     found = tuned(root)
     assert (found["failure"], found["spent"]) == ("", "")
-    assert "| 4096 | BLOCK_ROWS=1, num_warps=8 | BLOCK_ROWS=2, num_warps=4 | 0.0456 | 0.0401 |" in found["markdown"]
+    row = "| 4096 | BLOCK_ROWS=1, num_warps=8 | 0.0456 | BLOCK_ROWS=2, num_warps=4 | 0.0401 | 0.880 (0.870 to 0.890) |"
+    assert row in found["markdown"] and "NVIDIA H200, torch 2.11.0, triton 3.6.0;" in found["markdown"]
     assert [(one.above, one.up_to, one.settings) for one in records(root)] == [
         (512, 1024, FASTER),
         (2048, 4096, FASTER),
@@ -153,7 +154,7 @@ def test_a_stop_loses_no_point_that_was_measured(root, monkeypatch):
 def test_a_default_that_stays_needs_no_table(root, monkeypatch):
     before = (root / OP).read_text()
     Device(monkeypatch, best={"BLOCK_ROWS": 1, "num_warps": 8})
-    assert "the same" in tuned(root)["markdown"]
+    assert "| 0.0456 | the default |" in tuned(root)["markdown"]
     assert records(root) == [] and (root / OP).read_text() == before
     assert len(tuned_points.read(root / POINTS)) == 2, "so that it is not measured again"
 
@@ -204,6 +205,23 @@ def test_without_a_gpu_there_is_one_clear_error(root, monkeypatch):
     with pytest.raises(BadInput) as refused:
         tuning.tune(NAME, root, print, OPTIONS)
     assert refused.value.exit_code == 2 and "--arch sm_90" in refused.value.todo
+
+
+def test_what_was_measured_elsewhere_is_written_without_a_gpu(root, monkeypatch):
+    with pytest.raises(BadInput, match="no settings of 'softmax' were measured before"):
+        tuned(root, kept=True)
+    before = (root / OP).read_text()
+    Device(monkeypatch)
+    tuned(root)
+    op = (root / OP).read_text()
+    (root / OP).write_text(before)
+    (root / PROFILE).unlink()
+    workspace.apply(root, generate(catalogue(NAME), derived(), root), "plain")
+    assert records(root) == []
+    monkeypatch.setattr(tuning, "gpu_name", lambda: "")
+    device = Device(monkeypatch)
+    tuned(root, kept=True)
+    assert device.requests == [] and (root / OP).read_text() == op and check(root) == []
 
 
 def test_files_that_it_may_not_replace_are_refused_before_anything_is_measured(root, monkeypatch):
