@@ -84,5 +84,6 @@ class HostValues:
         operand = value.args[0]
         if operand in self.rows:
             return f"{self.rows[operand]}.sum()"
-        text, strength = self.spell(operand)  # of the tensors themselves
-        return f"{text if strength == ATOM else f'({text})'}.sum()"
+        counted = operand.op == "float"  # what is counted needs no copy in float32
+        text, strength = self.spell(operand.args[0] if counted else operand)  # of the tensors themselves
+        return f"{text if strength == ATOM else f'({text})'}.sum({'dtype=torch.float32' if counted else ''})"

@@ -53,9 +53,9 @@ def _casting_rms_norm_forward_kernel(
     offsets = rows * n_cols + cols
 
     x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
-    weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
 
     rstd = tl.rsqrt(tl.sum(x * x, axis=1, keep_dims=True) / n_cols + eps)
+    weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
     x_hat = x * rstd
     if casting_mode == "llama":
         y = weight * x_hat.to(x_ptr.dtype.element_ty).to(tl.float32)

@@ -107,7 +107,7 @@ def cross_entropy_forward(logits, target, ignore_index, dloss=None, needs_dlogit
     check_index("target", target, logits.shape[-1], target != ignore_index)
     logits = logits.contiguous()
     target = target.contiguous()
-    clamped = (target != ignore_index).float().sum().clamp_min(1.0)
+    clamped = (target != ignore_index).sum(dtype=torch.float32).clamp_min(1.0)
     dlogits = torch.empty_like(logits) if needs_dlogits else None
     selected = torch.empty(n_rows, dtype=torch.float32, device=logits.device)
     BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)

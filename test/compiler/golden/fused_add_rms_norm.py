@@ -51,10 +51,10 @@ def _fused_add_rms_norm_forward_kernel(
 
     x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
     residual = tl.load(residual_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
-    weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
 
     summed = (x + residual).to(summed_ptr.dtype.element_ty).to(tl.float32)
     rstd = tl.rsqrt(tl.sum(summed * summed, axis=1, keep_dims=True) / n_cols + eps)
+    weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
     summed_hat = (summed * rstd).to(summed_ptr.dtype.element_ty).to(tl.float32)
     y = weight * summed_hat
 

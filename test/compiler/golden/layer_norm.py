@@ -52,12 +52,12 @@ def _layer_norm_forward_kernel(
     offsets = rows * n_cols + cols
 
     x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
-    weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32) if HAS_WEIGHT else 1.0
-    bias = tl.load(bias_ptr + cols, mask=col_mask, other=0.0).to(tl.float32) if HAS_BIAS else 0.0
 
     mean = tl.sum(x, axis=1, keep_dims=True) / n_cols
     centered = tl.where(mask, x - mean, 0.0)
     variance = tl.sum(centered * centered, axis=1, keep_dims=True) / n_cols
+    weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32) if HAS_WEIGHT else 1.0
+    bias = tl.load(bias_ptr + cols, mask=col_mask, other=0.0).to(tl.float32) if HAS_BIAS else 0.0
     rstd = tl.rsqrt(variance + eps)
     x_hat = centered * rstd
     y = x_hat * weight + bias

@@ -46,9 +46,9 @@ def _rms_norm_forward_kernel(
     offsets = rows * n_cols + cols
 
     x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
-    weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
 
     rstd = tl.rsqrt(tl.sum(x * x, axis=1, keep_dims=True) / n_cols + eps)
+    weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
     x_hat = (x * rstd).to(x_ptr.dtype.element_ty).to(tl.float32)
     y = (weight + offset) * x_hat
 
