@@ -29,7 +29,8 @@ def launch_lines(host: Host, launch: Launch, device: str, stage: str, shapes: Sh
     looped = launch_lines(host, Launch(None, launch.looped), device, stage, shapes)
     own = [acc for acc in launch.single.accumulators if acc.value.axes and not acc.place.slices and not acc.add]
     made = [conditional(f"{acc.name} = {_sum_memory(host, acc, shapes, device)}", acc.guard) for acc in own]
-    limit = host.options.block_cols or "LONG_ROW"
+    again = host.texts[launch.single.name].reloads and not launch.single.persistent
+    limit = host.options.block_cols or ("LONG_RELOADED_ROW" if again else "LONG_ROW")
     return [
         f"if n_cols <= {limit}:",
         *(f"    {line}" for line in single),

@@ -141,6 +141,7 @@ def _returned(hosts: Sequence[tuple[Setting, Host]], index: int) -> str:
 
 _KERNEL_HELPERS = ("larger_or_nan",)
 _HELPERS = (
+    "LONG_RELOADED_ROW",
     "LONG_ROW",
     "WIDE_ROW",
     "cdiv",

@@ -50,10 +50,10 @@ def _modulated_rms_norm_forward_kernel(
     scale_offsets = rows // n_T * n_cols + cols
 
     x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
-    scale = tl.load(scale_ptr + scale_offsets, mask=mask, other=0.0).to(tl.float32)
 
     rstd = tl.rsqrt(tl.sum(x * x, axis=1, keep_dims=True) / n_cols + eps)
     weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
+    scale = tl.load(scale_ptr + scale_offsets, mask=mask, other=0.0).to(tl.float32)
     x_hat = x * rstd
     y = weight * x_hat * (scale + 1.0)
 
