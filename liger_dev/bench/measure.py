@@ -160,6 +160,9 @@ class _Point:
         reason = _first_reason(error)
         if doing == "device_time":
             raise Spoiled("--no-replay", name, reason) from error
+        if doing == "kernel_time":
+            self.setting.report(f"{name} has no device time ({self.where(doing)}): {reason}")
+            return
         if name == CANDIDATE:
             raise KernelFailed(
                 f"the kernel fails: {reason}", self.where(doing), "run its tests at this size"

@@ -106,6 +106,17 @@ def test_the_kernel_itself_may_be_the_one_that_can_t_be_captured(device, tmp_pat
     assert _times(out, "liger") == {"speed", "kernel_time"} and _times(out, "torch") == {"speed", "device_time"}
 
 
+def test_where_the_profiler_may_not_look_there_is_no_device_time(device, tmp_path, monkeypatch, capsys):
+    def blind(one):
+        raise RuntimeError("the profiler saw no kernels")
+
+    monkeypatch.setattr(measure, "kernel_times", blind)
+    spec, out = _spec(tmp_path, liger=_waits), tmp_path / "all.csv"
+    assert run(spec, ["--out", str(out), "--no-replay", "liger"]) == 0
+    assert _times(out, "liger") == {"speed"} and _times(out, "torch") == {"speed", "device_time"}
+    assert "liger has no device time (kernel_time, H=4): the profiler saw no kernels" in capsys.readouterr().out
+
+
 def test_a_baseline_that_breaks_the_device_is_left_out_at_that_size_alone(device, tmp_path, monkeypatch, capsys):
     spec, out = _spec(tmp_path, liger_kernel=_breaks), tmp_path / "all.csv"
     monkeypatch.setattr(measure, "is_fit", lambda: False)
