@@ -234,8 +234,8 @@ FUNCTIONS: dict[str, Op] = {
     "floor": call("tl.floor", torch.floor, no_gradient, precise=False),
     "ceil": call("tl.ceil", torch.ceil, no_gradient, precise=False),
     "trunc": call("libdevice.trunc", torch.trunc, no_gradient, precise=False),
-    # To the nearest whole number, ties to even.
-    "rint": call("libdevice.rint", torch.round, no_gradient, precise=False),
+    # To the nearest whole number, ties to even; AMD's libdevice has no rint.
+    "rint": call("libdevice.nearbyint", torch.round, no_gradient, "rint", precise=False),
     "sinc": Op(
         1,
         f"tl.where({{0}} == 0.0, 1.0, tl.sin({math.pi} * {{0}}) / ({math.pi} * {{0}}))",

@@ -40,7 +40,7 @@ def _ternary_weights_y_forward_kernel(
 
     mean = total / n_elements
     scale = tl.where(mean < tl.cast(eps, tl.float32), tl.cast(eps, tl.float32), mean)
-    rounded = libdevice.rint(x / scale)
+    rounded = libdevice.nearbyint(x / scale)
     clamped = tl.where(rounded < -1.0, -1.0, rounded)
     levels = tl.where(clamped > 1.0, 1.0, clamped)
     y = x + (levels * scale - x)
