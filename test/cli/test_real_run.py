@@ -18,7 +18,7 @@ from liger_dev import runs
 
 REPO = Path(__file__).parents[2]
 KERNEL = "relu_squared"
-KILLS = 10
+KILLS = 7
 
 
 def _command(*words):
