@@ -53,6 +53,13 @@ def test_help_is_quick_and_names_every_command(tmp_path):
     assert min(seconds) < 0.3
 
 
+def test_settings_of_no_kernel_or_without_a_gpu_are_not_measured(workspace):
+    done = run("tune", "rms_norm", "--budget", "5", cwd=workspace)
+    assert done.returncode == 2 and done.stderr.count("liger-dev: ") == 1 and "  do:    " in done.stderr
+    assert run("tune", "rms_norm", "--arch", "sm_1", cwd=workspace).returncode == 2
+    assert run("tune", "rms_norm", "--dtype", "int8", cwd=workspace).returncode == 2
+
+
 def test_help_imports_nothing_heavy(tmp_path):
     code = (
         "import sys\nfrom liger_dev.cli import app\n"
