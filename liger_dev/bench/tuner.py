@@ -22,6 +22,7 @@ from liger_dev.bench import ahead
 from liger_dev.bench.ahead import Compilers
 from liger_dev.bench.climbing import Climb
 from liger_dev.bench.climbing import Settings
+from liger_dev.bench.climbing import Untimed
 from liger_dev.bench.climbing import climb
 from liger_dev.bench.climbing import neighbours
 from liger_dev.bench.device import device_lock
@@ -41,6 +42,8 @@ from liger_dev.bench.timing import graph_pass
 from liger_dev.bench.timing import time_interleaved
 from liger_dev.errors import LIMIT_REACHED
 from liger_dev.errors import PASSED
+from liger_dev.errors import KernelFailed
+from liger_dev.errors import LigerDevError
 from liger_dev.tuned_points import Key
 from liger_dev.tuned_points import bucket
 from liger_dev.tuned_points import key_of
@@ -98,6 +101,9 @@ def main(request_path: Path, out: Path) -> int:
         except Spent:
             _say("the budget is spent")
             return LIMIT_REACHED
+        except LigerDevError as error:
+            print(error.what, file=sys.stderr)
+            return error.exit_code
         finally:
             compilers.pool.shutdown(wait=False, cancel_futures=True)
     return PASSED
@@ -155,10 +161,10 @@ def measure(request: dict[str, Any], points: Sequence[Point], compilers: Compile
     }
     known = {tuple(key) for key in request["known"]}
     with device_lock():
-        points = [replace(point, seen=_seen_here(spec, point, lookups)) for point in points]
-        wanted = [point for point in points if _key(point, shared) not in known]
-        if len(wanted) < len(points):
-            _say(f"{len(points) - len(wanted)} of {len(points)} points were measured before")
+        fit = [here for point in points if (here := _here(spec, point, lookups)) is not None]
+        wanted = [point for point in fit if _key(point, shared) not in known]
+        if len(wanted) < len(fit):
+            _say(f"{len(fit) - len(wanted)} of {len(fit)} points were measured before")
         for point in wanted:
             for settings in neighbours(point.seen.default, point.seen.size):
                 compilers.ask(point.seen.kernel, json.dumps(point.sizes), point.seen.dtype, target, settings)
@@ -189,12 +195,16 @@ def _function(spec: BenchmarkSpec) -> Any:
     return spec.providers[CANDIDATE]
 
 
-def _seen_here(spec: BenchmarkSpec, point: Point, lookups: Lookups) -> Seen:
-    """The point with the default of this very device."""
+def _here(spec: BenchmarkSpec, point: Point, lookups: Lookups) -> Point | None:
+    """The point with the default of this very device; None if it does not fit there."""
     lookups.seen.clear()
     lookups.tried = {}
-    _results(_function(spec), _inputs(spec, point))
-    return replace(point.seen, default=lookups.seen[point.seen.kernel].default)
+    try:
+        _results(_function(spec), _inputs(spec, point))
+    except torch.OutOfMemoryError:
+        _say(f"{point.name}: left out, the device ran out of memory")
+        return None
+    return replace(point, seen=replace(point.seen, default=lookups.seen[point.seen.kernel].default))
 
 
 def _climbed(
@@ -225,7 +235,10 @@ def _climbed(
         clock.check()
         return sift(point, compilers, target, several)
 
-    return climb(point.seen.default, point.seen.size, sifted, timer)
+    try:
+        return climb(point.seen.default, point.seen.size, sifted, timer)
+    except Untimed:
+        raise KernelFailed(f"{point.name}: no CUDA graph can replay its {point.seen.phase} pass by default") from None
 
 
 def _results(function: Any, inputs: Sequence[Any]) -> list[torch.Tensor | None]:

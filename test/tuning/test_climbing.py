@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from liger_dev.bench.climbing import Untimed
 from liger_dev.bench.climbing import climb
 from liger_dev.bench.climbing import neighbours
 
@@ -64,6 +65,11 @@ def test_what_spills_is_not_timed_and_what_fails_not_chosen():
     dropped = {tuple(one.settings.values()): one.dropped for one in found.tried if one.dropped}
     assert dropped[(1, 4)] == "spills 64 bytes" and dropped[(2, 8)] == "does not run, or not right"
     assert all(one.dropped or len(one.samples) == 20 for one in found.tried)
+
+
+def test_a_default_without_times_is_no_point():
+    with pytest.raises(Untimed):
+        climb(ROW, 4096, kept, timer_of(lambda settings: None))
 
 
 def test_nothing_is_tried_twice_but_for_the_last_word():
