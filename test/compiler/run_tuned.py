@@ -11,9 +11,14 @@ import torch
 
 from liger_dev.grading import interpreter
 
-# Each kernel's inputs, and a setting for each of its knobs that is not the default there.
-SHAPES = {"rms_norm": [(5, 40), (40,)], "swiglu": [(5, 40), (5, 40)], "softmax": [(5, 40)]}
-SCALARS = {"rms_norm": (1e-6, 0.0)}
+# Each kernel's float inputs and what follows them, and a setting for each of its knobs that is not the default there.
+SHAPES = {
+    "rms_norm": [(5, 40), (40,)],
+    "swiglu": [(5, 40), (5, 40)],
+    "softmax": [(5, 40)],
+    "cross_entropy": [(5, 40)],
+}
+OTHERS = {"rms_norm": (1e-6, 0.0), "cross_entropy": (torch.tensor([3, 39, -100, 0, 7]), -100)}
 CHOSEN = {
     "BLOCK_ROWS": 2,
     "BLOCK_COLS": 16,
@@ -49,7 +54,7 @@ def launches(op, kernels):
 def results(function, name):
     torch.manual_seed(0)
     inputs = [torch.randn(shape).requires_grad_() for shape in SHAPES[name]]
-    y = function.apply(*inputs, *SCALARS.get(name, ()))
+    y = function.apply(*inputs, *OTHERS.get(name, ()))
     return [y.detach(), *torch.autograd.grad(y, inputs, torch.ones_like(y))]
 
 

@@ -20,7 +20,7 @@ from liger_dev.render import render_all
 from liger_dev.template_values import values
 
 REPO = Path(__file__).parents[2]
-OPS = ("rms_norm", "softmax", "swiglu")
+OPS = ("rms_norm", "softmax", "swiglu", "cross_entropy")
 
 
 @lru_cache(maxsize=None)
@@ -129,5 +129,12 @@ def test_launches_take_what_the_table_has(told):
     backward = after["_rms_norm_backward_kernel"]
     assert (backward["BLOCK_ROWS"], backward["NUM_STAGES"], backward["num_warps"]) == (2, 2, 2)
     assert backward["grid"] == 3, "3 programs for a multiprocessor, of which a CPU has one"
+    loss = told["cross_entropy"]
+    assert loss["before"]["_cross_entropy_kernel"]["BLOCK_COLS"] == 64
+    assert loss["after"]["_cross_entropy_kernel"] == {"grid": 3, "BLOCK_ROWS": 2, "BLOCK_COLS": 16, "num_warps": 2} | {
+        name: value
+        for name, value in loss["before"]["_cross_entropy_kernel"].items()
+        if name.startswith(("HAS", "NEEDS"))
+    }
     assert told["swiglu"]["before"]["_swiglu_forward_kernel"] == {"grid": 1, "BLOCK_SIZE": 1024, "num_warps": 4}
     assert told["swiglu"]["after"]["_swiglu_forward_kernel"] == {"grid": 4, "BLOCK_SIZE": 64, "num_warps": 2}
