@@ -1,5 +1,7 @@
 """A reference and a profile go in; what the template of a kernel's tests prints comes out: inputs, shapes, cases."""
 
+import math
+
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -78,7 +80,8 @@ def case_values(
     columns = demands.whole(_columns(reference, batch))
     others = _other_sizes(reference, batch, columns, demands)
     least = max([demands.reaching(columns, 1), *(others[part] for part in demands.parts(columns))])
-    sizes = Sizes(columns, demands.multiple(columns), least)
+    are_rows = bool(columns) and isinstance(reference.tensors[0].shape[-1], int)
+    sizes = Sizes(columns, demands.multiple(columns), least, are_rows)
     usual = _default_sizes(batch, sizes, others, demands)
     learnable = {param.name for param in profile.learnable_params}
     floats = [tensor.name for tensor in reference.tensors if tensor.dtype == "float"]
@@ -157,8 +160,11 @@ def _names(names: list[str]) -> str:
 
 
 def _columns(reference: Reference, batch: Batch) -> str:
-    """The name that tests give the last axis of the first tensor; empty if its size is fixed."""
+    """The name that tests give the last axis of the first tensor; empty if its size is fixed, unless no other size of
+    the tests would vary: then that of its last axis whose size is not."""
     last = reference.tensors[0].shape[-1:]
+    if not batch:
+        last = tuple(axis for axis in reference.tensors[0].shape if isinstance(axis, str))[-1:]
     return _axis(last[0]) if last and last[0] in named(reference.tensors) and last[0] not in batch else ""
 
 
@@ -172,11 +178,13 @@ def _axis(name: str | int) -> str:
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes that tests give the columns: multiples of a number, and not too small for what is taken from them."""
+    """The sizes that tests give the columns: multiples of a number, and not too small for what is taken from them.
+    `are_rows`: the columns' own size is fixed, and it is another axis whose sizes vary."""
 
     columns: str
     multiple: int
     least: int
+    are_rows: bool = False
 
     def __call__(self, size: int) -> int:
         return _rounded(max(size, self.least), self.multiple)
@@ -212,7 +220,7 @@ def _default_sizes(batch: Batch, sizes: Sizes, others: Mapping[str, int], demand
     shape = tuple(map(demands.reaching, batch, shape))
     return [
         *([f"batch={shape}"] if batch else []),
-        *([f"{sizes.columns}={sizes(127)}"] if sizes.columns else []),
+        *([f"{sizes.columns}={sizes(6 if sizes.are_rows else 127)}"] if sizes.columns else []),
         *(f"{axis}={size}" for axis, size in others.items()),
     ]
 
@@ -233,7 +241,7 @@ def _cases(
 ) -> list[str]:
     rows: list[str] = []
     for shape, odd in table:
-        size = sizes(odd)
+        size = sizes(math.prod(shape) if sizes.are_rows else odd)
         if any_rank and 0 in shape and any(demands.reaching(axis, 0) for axis in batch):
             continue
         lead = shape if any_rank else tuple(map(demands.reaching, batch, _at_rank(shape, len(batch))))

@@ -64,6 +64,16 @@ def _one(
         case "index":
             shape = [sizes[axis] if axis == value.attr("axis") else 1 for axis in order]
             return torch.arange(sizes[value.attr("axis")]).reshape(shape)
+        case "position":
+            own = value.attr("order")
+            count = torch.arange(math.prod(sizes[axis] for axis in own)).reshape([sizes[axis] for axis in own])
+            present = [axis for axis in order if axis in own]
+            count = count.permute([own.index(axis) for axis in present])
+            return count.reshape([sizes[axis] if axis in own else 1 for axis in order])
+        case "add" | "sub" | "mul" if value.dtype == "int":  # bits of hashes are lost in float64
+            return OPS[value.op].evaluate(*(arg.long() for arg in args))  # type: ignore[misc, no-any-return]
+        case "div":
+            return args[0].double() / args[1]
         case "sum" | "max" | "logsumexp":
             dims = [order.index(axis) for axis in value.attr("over")]
             reduce: dict[str, Callable[..., torch.Tensor]] = {

@@ -133,6 +133,8 @@ class _Mover:
         match value.op:
             case "input":
                 return self.leaf(value)
+            case "position":
+                raise self.refuse(value, "what depends on elements' positions in all of a tensor")
             case "index":
                 return self.index()
             case "cumsum" | "cumprod" if value.attr("axis") == self.axis:

@@ -194,6 +194,9 @@ OPS: dict[str, Op] = {
     "not": Op(1, "~{0}", "not {0}", NEGATION, torch.logical_not, no_gradient, "bool"),
     "bitand": infix("&", AND, lambda a, b: torch.bitwise_and(a.long(), b.long()), no_gradient, "int"),
     "bitor": infix("|", OR, lambda a, b: torch.bitwise_or(a.long(), b.long()), no_gradient, "int"),
+    "bitxor": infix("^", AND, lambda a, b: torch.bitwise_xor(a.long(), b.long()), no_gradient, "int"),
+    "shift_left": infix("<<", AND, lambda a, b: torch.bitwise_left_shift(a.long(), b.long()), no_gradient, "int"),
+    "shift_right": infix(">>", AND, lambda a, b: torch.bitwise_right_shift(a.long(), b.long()), no_gradient, "int"),
     "mod": infix("%", PRODUCT, torch.fmod, no_gradient, "int"),
     "where": Op(
         3,
@@ -240,6 +243,8 @@ OPS: dict[str, Op] = {
     "int": Op(1, "tl.cast({0}, tl.int64)", "int({0})", ATOM, lambda x: x.long(), no_gradient, "int"),
     # The position along an axis.
     "index": Op(0, "cols", "index", ATOM, None, no_gradient, "int"),
+    # The position in a tensor of all axes in `order`, counted through.
+    "position": Op(0, "", "position", ATOM, None, no_gradient, "int"),
     # A rounding that the reference asks for: to the dtype of the inputs named by `like`.
     "round": Op(1, "", "{0}", ATOM, lambda x, like: x, one(lambda g, x, y, d: d), "float"),
     # A rounding to the dtype named by `to`, whatever the inputs' own is; torch rounds its gradient likewise.

@@ -120,8 +120,6 @@ def _bits(on_bools: str, on_ints: str) -> Row:
         values = [t.value for t in terms]
         if {v.dtype for v in values} == {"bool"}:
             return result(state, state.graph.make(on_bools, *values), terms)
-        if not on_ints:
-            raise state.refuse("it is expressible on bool only")
         return result(state, state.graph.make(on_ints, *values), terms)
 
     return row
@@ -243,6 +241,12 @@ def _both(names: tuple[str, ...], row: Row) -> dict[str, Row]:
     return {f"aten.{name}.{kind}": row for name in names for kind in ("Tensor", "Scalar")}
 
 
+def _shifts(way: str) -> list[tuple[str, str]]:
+    """The names of torch's shifts, with a tensor or a number as second operand."""
+    kinds = {f"bitwise_{way}_shift": ("Tensor", "Tensor_Scalar"), f"__{way[0]}shift__": ("Tensor", "Scalar")}
+    return [(name, kind) for name, own in kinds.items() for kind in own]
+
+
 POINTWISE: dict[str, Row] = {
     **_both(("add",), scaled(_add)),
     **_both(("sub", "subtract"), scaled(Graph.sub)),
@@ -306,7 +310,9 @@ POINTWISE: dict[str, Row] = {
     "aten.logical_not.default": _logical("not"),
     **_both(("bitwise_and", "__and__"), _bits("and", "bitand")),
     **_both(("bitwise_or", "__or__"), _bits("or", "bitor")),
-    **_both(("bitwise_xor", "__xor__"), _bits("ne", "")),
+    **_both(("bitwise_xor", "__xor__"), _bits("ne", "bitxor")),
+    **{f"aten.{name}.{kind}": operation("shift_left") for name, kind in _shifts("left")},
+    **{f"aten.{name}.{kind}": operation("shift_right") for name, kind in _shifts("right")},
     "aten.bitwise_not.default": pointwise(_bitwise_not),
     **{f"aten.where.{kind}": pointwise(select) for kind in ("self", "ScalarOther", "ScalarSelf", "Scalar")},
     **{

@@ -9,6 +9,7 @@ from liger_dev.compiler.ir import Dims
 from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Slice
 from liger_dev.compiler.ir import Value
+from liger_dev.compiler.ir import axes_of
 from liger_dev.compiler.lowering import Lowering
 from liger_dev.compiler.lowering import Row
 from liger_dev.compiler.lowering import SplitAxis
@@ -251,17 +252,19 @@ def _sections(state: Lowering, terms: list[Term], position: int, total: int) -> 
     into = ""
     for t in terms:
         own = t.dims[position]
-        cut = {piece: i for i, piece in t.value.attr("slices")} if t.value.op == "input" else {}
+        leaf = t.value.args[0] if t.value.op == "detach" else t.value
+        cut = {piece: i for i, piece in leaf.attr("slices")} if leaf.op == "input" else {}
         dim = cut.get(Slice(own, end))
         if dim is None or len(own) != 1 or not g.sizes[own[0]].isdigit():
             return None
-        name = t.value.attr("name")
+        name = leaf.attr("name")
         (axis, *rest) = g.dims_of(name)[dim]
         into = into or axis
         if axis != into or rest or g.sizes[axis] != str(total):
             return None
-        slices = tuple(s for s in t.value.attr("slices") if s[0] != dim)
-        whole.append(g.input(name, (t.value.axes - {own[0]}) | {into}, t.value.dtype, slices))
+        slices = tuple(s for s in leaf.attr("slices") if s[0] != dim)
+        row = g.input(name, (leaf.axes - {own[0]}) | {into}, leaf.dtype, slices)
+        whole.append(row if leaf is t.value else g.make("detach", row))
         end += int(g.sizes[own[0]])
         ends.append(end)
     index = g.make("index", axes=frozenset({into}), dtype="int", axis=into)
@@ -382,6 +385,9 @@ def _counted_part(state: Lowering, size: int, args: tuple[Any, ...]) -> tuple[st
 def _arange(state: Lowering, *args: Any, **kwargs: Any) -> Term:
     """Indices of an axis: `torch.arange(x.shape[-1])`, or others in equal steps, `torch.arange(1, x.shape[-1] + 1)`."""
     (size,) = state.shape(state.node)
+    if isinstance(args[0], torch.fx.Node) and str(args[0].target) == "aten.sym_numel.default":
+        order = axes_of(state.term(args[0].args[0]).dims)
+        return Term(state.graph.make("position", axes=frozenset(order), dtype="int", order=order), (order,))
     dim = state.axis_of_size(size) if size in state.hints.values() else _counted_part(state, size, args)
     start, step = args[0] if len(args) > 1 else 0, args[2] if len(args) > 2 else 1
     if not dim or not isinstance(start, int) or not isinstance(step, int):
@@ -439,4 +445,5 @@ SHAPES: dict[str, Row] = {
     **{f"aten.{name}.default": _same for name in ("lift_fresh", "lift_fresh_copy")},
     **{f"aten.{name}.default": _detach for name in ("detach", "detach_")},
     "aten.sym_size.int": _sym_size,
+    "aten.sym_numel.default": lambda state, x: state.graph.size(axes_of(state.term(x).dims)),
 }

@@ -60,6 +60,8 @@ class Slicer:
                     else g.const(0)
                 )
                 return g.add(g.mul(own, g.const(piece.step)), start)
+            case "position":
+                raise Unsupported("a part of what depends on elements' positions in all of a tensor", "")
             case "lt" if value.args[0].op == "index" and value.args[1].op == "const" and len(piece.axes) == 1:
                 return self._below(value, piece)
             case "cat" if value.attr("into") == (axis,):
@@ -204,43 +206,36 @@ def _lift(graph: Graph, slicer: Slicer, value: Value, args: list[Value]) -> Valu
 def _refined(graph: Graph, slicer: Slicer, args: list[Value], into: tuple[str, ...]) -> list[Value]:
     """Arguments whose concatenations along `into` have the same pieces, where all pieces are of fixed length: each is cut
     where any of them ends. Others are left as they are."""
-    borders: set[int] = set()
-    for arg in args:
-        if arg.op == "cat" and arg.attr("into") == into:
-            spans = [_span(graph, piece) for piece in arg.attr("slices")]
-            if not all(spans):
-                return args
-            borders.update(end for span in spans if span for end in span)
-    ends = sorted(borders)
-    cuts = [(start, end) for start, end in zip(ends, ends[1:])]
+    cats = [arg for arg in args if arg.op == "cat" and arg.attr("into") == into]
+    spans = {cat: _spans(graph, cat) for cat in cats}
+    if not all(spans.values()):
+        return args
+    ends = sorted({end for own in spans.values() for span in own for end in span})
+    cuts = list(zip(ends, ends[1:]))
     slices = tuple(Slice((_fixed_axis(graph, end - start),), start) for start, end in cuts)
-    found: list[Value] = []
-    for arg in args:
-        if arg.op != "cat" or arg.attr("into") != into:
-            found.append(arg)
-            continue
-        parts = []
-        for (start, end), new in zip(cuts, slices):
-            spans = [_span(graph, piece) or (0, 0) for piece in arg.attr("slices")]
-            i = next(i for i, (low, high) in enumerate(spans) if low <= start and end <= high)
-            (own,) = arg.attr("slices")[i].axes
-            part = arg.args[i]
-            parts.append(
-                part if spans[i] == (start, end) else slicer.take(part, own, Slice(new.axes, start - spans[i][0]))
-            )
-            if spans[i] == (start, end) and new.axes != (own,):
-                parts[-1] = slicer.take(part, own, Slice(new.axes))
-        found.append(graph.make("cat", *parts, dtype=arg.dtype, into=into, slices=slices))
-    return found
+
+    def cut(cat: Value, start: int, end: int, piece: Slice) -> Value:
+        i = next(i for i, (low, high) in enumerate(spans[cat]) if low <= start and end <= high)
+        (own,) = cat.attr("slices")[i].axes
+        whole = spans[cat][i] == (start, end) and piece.axes == (own,)
+        return cat.args[i] if whole else slicer.take(cat.args[i], own, Slice(piece.axes, start - spans[cat][i][0]))
+
+    found = {}
+    for cat in cats:
+        parts = [cut(cat, start, end, piece) for (start, end), piece in zip(cuts, slices)]
+        found[cat] = graph.make("cat", *parts, dtype=cat.dtype, into=into, slices=slices)
+    return [found.get(arg, arg) for arg in args]
 
 
-def _span(graph: Graph, piece: Slice) -> tuple[int, int] | None:
-    """Where a piece of fixed length begins and ends."""
-    sizes = [graph.sizes[axis] for axis in (*piece.axes, *piece.after)]
-    if len(piece.axes) != 1 or piece.step != 1 or not all(size.isdigit() for size in sizes):
-        return None
-    start = piece.first + sum(int(graph.sizes[axis]) for axis in piece.after)
-    return start, start + int(sizes[0])
+def _spans(graph: Graph, cat: Value) -> list[tuple[int, int]]:
+    """Where each piece of a concatenation begins and ends; empty unless all are of fixed length."""
+    spans = []
+    for piece in cat.attr("slices"):
+        sizes = [graph.sizes[axis] for axis in piece.axes]
+        if len(sizes) != 1 or piece.step != 1 or piece.after or not sizes[0].isdigit():
+            return []
+        spans.append((piece.first, piece.first + int(sizes[0])))
+    return spans
 
 
 def _fixed_axis(graph: Graph, length: int) -> str:

@@ -14,6 +14,7 @@ from liger_dev.compiler.ops import OPS
 from liger_dev.compiler.ops import PRODUCT
 from liger_dev.compiler.ops import SUM
 from liger_dev.compiler.precision import triton_text
+from liger_dev.errors import Unsupported
 
 _DTYPES = {
     "float16": "tl.float16",
@@ -56,6 +57,8 @@ class Speller:
                 return self.size(value.attr("over"))
             case "index":
                 return self.index(value.attr("axis"))
+            case "position":
+                return self.position(value.attr("order"))
             case "sum" | "max" | "min" | "argmax" | "cumsum" | "cumprod":
                 return self.reduction(value), ATOM
             case "round":
@@ -103,6 +106,16 @@ class Speller:
             text, strength = f"{text} % {self._product((axis,))}", PRODUCT
         return text, strength
 
+    def position(self, order: tuple[str, ...]) -> tuple[str, int]:
+        """The position in a tensor of all axes, from the kernel's own elements."""
+        if (*self.layout.rows, *self.layout.cols) != order:
+            raise Unsupported(
+                "elements are counted through in another order than the kernel goes through them",
+                "",
+                "count rows and columns",
+            )
+        return ("offsets", ATOM) if self.layout.flat else ("rows * n_cols + cols", SUM)
+
     def _product(self, axes: tuple[str, ...]) -> str:
         text, strength = self.size(axes)
         return text if strength == ATOM else f"({text})"
@@ -120,7 +133,7 @@ def strength_needed(value: Value, position: int) -> int:
 def literal(value: Value) -> tuple[str, int]:
     number = value.attr("value")
     if value.dtype != "float":
-        return str(number), ATOM
+        return hex(number) if number >= 1 << 16 else str(number), ATOM
     if math.isinf(number) or math.isnan(number):
         return f'float("{number}")', ATOM
     short = float(f"{number:.15g}")

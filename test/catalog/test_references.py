@@ -253,10 +253,10 @@ def test_there_are_references_of_every_family() -> None:
         "norms": {"rms_norm", "gemma_rms_norm", "rms_norm_uncast", "layer_norm", "group_norm", "qk_norm", "poly_norm"},
         "gates": {"swiglu", "geglu", "reglu", "swiglu_packed", "swiglu_interleaved", "swiglu_clamped", "xielu"},
         "softmaxes": {"softmax", "masked_softmax", "causal_softmax", "sink_softmax", "sparsemax"},
-        "rotations": {"rope", "rope_interleaved", "rope_partial"},
+        "rotations": {"rope", "rope_interleaved", "rope_partial", "rope_sectioned"},
         "vocabulary": {"cross_entropy", "focal_loss", "kl_div", "jsd", "tvd", "selected_log_prob"},
         "preference": {"dpo", "orpo", "cpo", "simpo", "kto", "grpo"},
-        "others": {"embedding", "dropout", "quantize_rows", "attn_res", "cumulative_sum"},
+        "others": {"embedding", "dropout", "seeded_dropout", "quantize_rows", "attn_res", "cumulative_sum"},
     }
     assert not set().union(*families.values()) - set(NAMES)
     assert len(NAMES) >= 70

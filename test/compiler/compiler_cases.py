@@ -44,6 +44,8 @@ GOLDEN = (
     "alibi_softmax",
     "attn_res",
     "sparsemax",
+    "seeded_dropout",
+    "rope_sectioned",
 )
 CASES = (*GOLDEN, "gemma_rms_norm", "l2_norm", "log_softmax", "geglu", "geglu_erf", "relu_squared")
 ROWS = ("B", "T", "H")
