@@ -21,6 +21,7 @@ from liger_dev.compiler.schedule import KernelSpec
 from liger_dev.compiler.schedule import Launch
 from liger_dev.compiler.schedule import Place
 from liger_dev.compiler.schedule import Store
+from liger_dev.compiler.schedule import in_pieces
 from liger_dev.compiler.schedule import index_leaves
 from liger_dev.compiler.schedule import leaf_place
 from liger_dev.compiler.schedule import long_rows
@@ -211,6 +212,8 @@ class _Backward:
     def tile_launch(self, name: str, step: _Step) -> Launch:
         accumulators = tuple(self.accumulator(v) for v in step.sums)
         single = tile_spec(self.graph, name, step.loads, step.stores, accumulators)
+        if in_pieces(self.graph, single):
+            return Launch(replace(single, pieces=True), ())
         long = long_rows(self.graph, single.layout)
         launch = tile_launch(self.graph, replace(single, accumulators=()), False, long)
         if single.layout.flat or not accumulators or not launch.looped:
@@ -269,5 +272,6 @@ class _Backward:
             layout = Layout(tuple(a for a in order if a in whole.axes), tuple(a for a in order if a in over))
             totals = ()
         used = used_loads(self.graph, loads, [s.value for s in stores])
-        spec = KernelSpec(kernel, layout, used, stores, (), optional_loads(self.graph), True, guard, totals)
+        optional = optional_loads(self.graph)
+        spec = KernelSpec(kernel, layout, used, stores, (), optional, looped=True, when=guard, totals=totals)
         return Launch(None, (spec,))

@@ -95,6 +95,12 @@ def _launch(host: Host) -> dict[str, Any]:
         if host.forward[0].single is None
         else "a program holds BLOCK_ROWS whole rows"
     )
+    if host.main.pieces:
+        whole = "a program takes BLOCK_ROWS rows of BLOCK_COLS columns"
+    for stage, pieces in (("forward", host.main.pieces), ("backward", any(spec.pieces for spec in backward))):
+        if pieces:
+            plain[stage] = "(cdiv(n_rows, BLOCK_ROWS), cdiv(n_cols, BLOCK_COLS))"
+            strided = "(min(cdiv(n_rows, BLOCK_ROWS), per_sm * sm_count / pieces), pieces = cdiv(n_cols, BLOCK_COLS))"
     if any(spec.scatter is not None for spec in backward):
         whole += "; in backward the first row of an index adds up the gradients of all rows of that index"
     return {

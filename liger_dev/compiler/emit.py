@@ -8,6 +8,7 @@ from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Value
 from liger_dev.compiler.kernel_text import KernelText
 from liger_dev.compiler.layout import SCANS
+from liger_dev.compiler.schedule import Accumulator
 from liger_dev.compiler.schedule import KernelSpec
 from liger_dev.compiler.statements import Statements
 from liger_dev.compiler.statements import indented
@@ -40,19 +41,22 @@ class WholeRows(Statements):
         elif not self.layout.flat:
             self._store_early()
             self._load_late()
-            if len(self._held()) > 1:
-                self._reload()
+            self.holds = len(self._held())
 
     def _accumulate(self) -> None:
         for acc in self.spec.accumulators:
             operand = acc.operand
             self.bind(operand)
             text = self.speller.text(operand)
-            total = not acc.value.axes
-            if self.row_lanes.of(operand) != 0.0 or total and self.lanes.of(operand) != 0.0:
+            if self.row_lanes.of(operand) != 0.0 or not acc.value.axes and self.lanes.of(operand) != 0.0:
                 text = f"tl.where(mask, {text}, 0.0)"
-            reduced = f"tl.sum({text})" if total else f"tl.sum({text}, axis=0, keep_dims=True)"
+            reduced = f"tl.sum({text})" if self._in_one_number(acc) else f"tl.sum({text}, axis=0, keep_dims=True)"
             self._guarded(acc.guard, f"{acc.name} += {reduced}")
+
+    def _in_one_number(self, acc: Accumulator) -> bool:
+        """Whether a program keeps a total as one number. Where nothing else waits for all of a program's lanes, each of
+        them keeps its own."""
+        return not acc.value.axes and not self.spec.pieces
 
     def _store_early(self) -> None:
         """Moves stores of what needs no reduction before the first one: a row's stores then overlap with its reductions,
@@ -105,7 +109,7 @@ class WholeRows(Statements):
     def _reload(self) -> None:
         """Lets wide rows load and compute again, after the last reduction, what they can't keep in registers until then.
 
-        What is the same for all rows is then loaded with each of them, too, by persistent kernels.
+        What is the same for all rows is then loaded with each of them, too.
         """
         body, end = self.block.body, self._reduced()
         after = [*body[end:], *self.block.tail]
@@ -154,11 +158,16 @@ class WholeRows(Statements):
     def _rows(self) -> list[str]:
         return [
             "rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]",
-            "cols = tl.arange(0, BLOCK_COLS)[None, :]",
+            self._columns(),
             *self._masks(inside=True, outside=True),
             *self._offsets(),
             *self.block.lines(),
         ]
+
+    def _columns(self) -> str:
+        if self.spec.pieces:
+            return "cols = (tl.program_id(1).to(tl.int64) * BLOCK_COLS + tl.arange(0, BLOCK_COLS))[None, :]"
+        return "cols = tl.arange(0, BLOCK_COLS)[None, :]"
 
     def _masks(self, inside: bool, outside: bool) -> list[str]:
         text = "\n".join([*self.head, *self.block.all()])
@@ -175,9 +184,8 @@ class WholeRows(Statements):
         return lines
 
     def _persistent(self) -> list[str]:
-        whole = {a.name for a in self.spec.accumulators if not a.value.axes}
         zeros = [
-            f"{a.name} = " + ("0.0" if a.name in whole else "tl.zeros((1, BLOCK_COLS), dtype=tl.float32)")
+            f"{a.name} = " + ("0.0" if self._in_one_number(a) else "tl.zeros((1, BLOCK_COLS), dtype=tl.float32)")
             for a in self.spec.accumulators
         ]
         loop = [
@@ -187,7 +195,7 @@ class WholeRows(Statements):
             *self.block.lines(),
         ]
         return [
-            "cols = tl.arange(0, BLOCK_COLS)[None, :]",
+            self._columns(),
             *self._masks(inside=False, outside=True),
             *self.head,
             *zeros,
@@ -195,18 +203,19 @@ class WholeRows(Statements):
             "for block in tl.range(tl.program_id(0), tl.cdiv(n_rows, BLOCK_ROWS), tl.num_programs(0), num_stages=NUM_STAGES):",
             *indented(loop),
             "",
-            *self._partials(whole),
+            *self._partials(),
         ]
 
-    def _partials(self, whole: set[str]) -> list[str]:
+    def _partials(self) -> list[str]:
         lines = []
         for acc in self.spec.accumulators:
             pointer = f"{acc.name}_partial_ptr + tl.program_id(0)"
-            line = (
-                f"tl.store({pointer}, {acc.name})"
-                if acc.name in whole
-                else f"tl.store({pointer} * n_cols + cols, {acc.name}, mask=col_mask)"
-            )
+            if acc.value.axes:
+                line = f"tl.store({pointer} * n_cols + cols, {acc.name}, mask=col_mask)"
+            elif self._in_one_number(acc):
+                line = f"tl.store({pointer}, {acc.name})"
+            else:
+                line = f"tl.store({pointer} * tl.num_programs(1) + tl.program_id(1), tl.sum({acc.name}))"
             lines += [f"if {acc.guard}:", f"    {line}"] if acc.guard else [line]
         return lines
 

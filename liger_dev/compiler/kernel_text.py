@@ -8,7 +8,7 @@ class KernelText:
     """A kernel as text. `pointers` are its tensor arguments in order, `sizes` the axes whose sizes it takes beside
     rows and columns, `scalars` the reference's scalar arguments, `flags` its constexprs, `statics` the arguments of the
     reference that it branches on, `absent` the pointers that one setting of these has no tensor for; `reloads`: it
-    takes RELOAD too."""
+    takes RELOAD too; `holds`: how many tiles it needs both before and after a reduction."""
 
     name: str
     pointers: tuple[str, ...]
@@ -19,6 +19,7 @@ class KernelText:
     statics: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
     reloads: bool = False
+    holds: int = 0
 
     @property
     def flat(self) -> bool:

@@ -29,8 +29,8 @@ def launch_lines(host: Host, launch: Launch, device: str, stage: str, shapes: Sh
     looped = launch_lines(host, Launch(None, launch.looped), device, stage, shapes)
     own = [acc for acc in launch.single.accumulators if acc.value.axes and not acc.place.slices and not acc.add]
     made = [conditional(f"{acc.name} = {_sum_memory(host, acc, shapes, device)}", acc.guard) for acc in own]
-    again = host.texts[launch.single.name].reloads and not launch.single.persistent
-    limit = host.options.block_cols or ("LONG_RELOADED_ROW" if again else "LONG_ROW")
+    several = host.texts[launch.single.name].holds > 1
+    limit = host.options.block_cols or ("LONG_ROWS" if several else "LONG_ROW")
     return [
         f"if n_cols <= {limit}:",
         *(f"    {line}" for line in single),
@@ -93,24 +93,32 @@ def _kernel(host: Host, spec: KernelSpec, device: str, stage: str, shapes: Shape
     blocks = ["BLOCK_ROWS=BLOCK_ROWS", "BLOCK_COLS=BLOCK_COLS", *stages, "num_warps=num_warps"]
     args = [*text.pointers, "n_rows", "n_cols", *sizes, *scalars, *flags, *blocks]
     grid = "n_programs" if spec.persistent else "cdiv(n_rows, BLOCK_ROWS)"
+    n_cols = "min(n_cols, PIECE_COLS)" if spec.pieces else "n_cols"
+    pieces = ["n_pieces = cdiv(n_cols, BLOCK_COLS)"] if spec.pieces else []
+    share = f"{host.options.programs_per_sm or 'per_sm'} * sm_count({device})"
     lines = [f"{t.name}_partial = torch.empty(n_rows, dtype=torch.float32, device={device})" for t in spec.totals]
     if not spec.persistent:
-        lines += [f"BLOCK_ROWS, BLOCK_COLS, num_warps = {_settings(host, spec, stage)}", *asked]
+        lines += [f"BLOCK_ROWS, BLOCK_COLS, num_warps = {_settings(host, spec, stage)}", *asked, *pieces]
     else:
         chosen = host.options.programs_per_sm
         lines += [
             f"BLOCK_ROWS, BLOCK_COLS, NUM_STAGES, num_warps, {'_' if chosen else 'per_sm'} = persistent_settings(",
-            f"    n_cols, {_loaded(spec)}, sums={_columns_of_sums(spec)}{host.options.settings(stage)}",
+            f"    {n_cols}, {_loaded(spec)}, sums={_columns_of_sums(spec)}{host.options.settings(stage)}",
             ")",
             *asked,
-            f"n_programs = min(cdiv(n_rows, BLOCK_ROWS), {chosen or 'per_sm'} * sm_count({device}))",
+            *pieces,
+            f"n_programs = min(cdiv(n_rows, BLOCK_ROWS), {f'cdiv({share}, max(1, n_pieces))' if pieces else share})",
         ]
         for acc in spec.accumulators:
-            whole = "n_programs" if acc.place.slices else "(n_programs, 1)"
+            programs = "n_programs * n_pieces" if pieces else "n_programs"
+            whole = programs if acc.place.slices else f"({programs}, 1)"
             shape = "(n_programs, n_cols)" if acc.value.axes else whole
             fresh = f"{acc.name}_partial = torch.empty({shape}, dtype=torch.float32, device={device})"
             lines.append(conditional(fresh, acc.guard))
-    lines += [f"with device_guard({device}):", f"    {text.name}[({grid},)]({', '.join(args)})"]
+    lines += [
+        f"with device_guard({device}):",
+        f"    {text.name}[({grid}, {'n_pieces' if pieces else ''})]({', '.join(args)})",
+    ]
     lines += [line for total in spec.totals for line in _final(host, total, "", shapes, False)]
     last_if = ""
     for line in (line for acc in spec.accumulators for line in _final(host, acc, acc.guard, shapes, True)):
@@ -149,8 +157,9 @@ def _settings(host: Host, spec: KernelSpec, stage: str) -> str:
     chosen = host.options.settings(stage)
     one_row = ", max_rows=1" if not spec.layout.rows and "max_rows" not in chosen else ""
     if not spec.looped:
-        return f"row_settings(n_cols{one_row}{chosen})"
-    return "column_settings(n_rows, n_cols)" if strided(spec) else f"loop_settings(n_cols{one_row})"
+        return f"row_settings({'min(n_cols, PIECE_COLS)' if spec.pieces else 'n_cols'}{one_row}{chosen})"
+    several = ", tensors=2" if host.texts[spec.name].holds > 1 else ""
+    return "column_settings(n_rows, n_cols)" if strided(spec) else f"loop_settings(n_cols{one_row}{several})"
 
 
 def _loaded(spec: KernelSpec) -> str:

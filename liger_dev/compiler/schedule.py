@@ -69,8 +69,8 @@ class Accumulator:
 
 @dataclass(frozen=True)
 class KernelSpec:
-    """One kernel. A persistent one strides over rows; a looped one takes rows in blocks of columns, in passes. It is
-    launched if the constexpr `when` would hold. Of the gradients in `totals` it leaves one sum a row, in float32. One with
+    """One kernel. A persistent one strides over rows; a looped one takes rows in blocks of columns, in passes; one of
+    `pieces` reduces no rows, and its programs take a block of columns each. It is launched if the constexpr `when` would hold. Of the gradients in `totals` it leaves one sum a row, in float32. One with
     `scatter` adds its rows up in the rows of a table that the input `scatter` counts."""
 
     name: str
@@ -80,6 +80,7 @@ class KernelSpec:
     accumulators: tuple[Accumulator, ...] = ()
     optional: dict[Value, float] = field(default_factory=dict)
     looped: bool = False
+    pieces: bool = False
     when: str = ""
     totals: tuple[Accumulator, ...] = ()
     scatter: Value | None = None
@@ -137,6 +138,9 @@ def forward_launches(graph: Graph, plan: Plan, operation: str) -> list[Launch]:
         if plan.fused:
             spec = replace(spec, optional={**spec.optional, plan.fused.upstream: 1.0})
         rows_only = bool(plan.fused) or bool(plan.host) and not stores_tiles(spec)
+        if not rows_only and in_pieces(graph, spec):
+            launches.append(Launch(replace(spec, pieces=True), ()))
+            continue
         launches.append(tile_launch(graph, spec, rows_only, long_rows(graph, spec.layout)))
     return launches
 
@@ -198,6 +202,16 @@ def strided(spec: KernelSpec) -> bool:
     places = [*spec.loads.values(), *(store.place for store in spec.stores)]
     tiles = [place.axes for place in places if rows & set(place.axes) and cols & set(place.axes)]
     return max(tiles, key=len)[-1] in rows if tiles else bool(rows)
+
+
+def in_pieces(graph: Graph, spec: KernelSpec) -> bool:
+    """Whether a program need not see the whole of a row: nothing is reduced along it, or kept that is a row's alone."""
+    roots = [*(s.value for s in spec.stores), *(a.operand for a in spec.accumulators)]
+    values = [v for v in graph.walk(roots, spec.loads) if v not in spec.loads]
+    layout = spec.layout
+    if layout.flat or not layout.rows or not layout.cols or strided(spec) or any(map(along, values)):
+        return False
+    return all(layout.kind(a.operand) == "tile" for a in spec.accumulators)
 
 
 def stores_tiles(spec: KernelSpec) -> bool:

@@ -88,6 +88,7 @@ class Statements:
         self.block = Block()
         self.assigned: dict[str, Value] = {}
         self.reloads = False
+        self.holds = 0
         self.evictions: dict[Value, str] = {}
         self.last_use = False
         self.plain = False
@@ -434,6 +435,7 @@ class Statements:
             (*flags, *self.spec.guards),
             tuple(lines),
             reloads=self.reloads,
+            holds=self.holds,
         )
 
     def _bind_in_order(self, roots: list[Value]) -> None:
