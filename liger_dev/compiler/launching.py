@@ -30,7 +30,7 @@ def launch_lines(host: Host, launch: Launch, device: str, stage: str, shapes: Sh
     own = [acc for acc in launch.single.accumulators if acc.value.axes and not acc.place.slices and not acc.add]
     made = [conditional(f"{acc.name} = {_sum_memory(host, acc, shapes, device)}", acc.guard) for acc in own]
     several = host.texts[launch.single.name].holds > 1
-    limit = host.options.block_cols or ("LONG_ROWS" if several else "LONG_ROW")
+    limit = host.options.block_cols or ("LONG_HELD_ROW" if several else "LONG_ROW")
     return [
         f"if n_cols <= {limit}:",
         *(f"    {line}" for line in single),

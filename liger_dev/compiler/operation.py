@@ -141,8 +141,8 @@ def _returned(hosts: Sequence[tuple[Setting, Host]], index: int) -> str:
 
 _KERNEL_HELPERS = ("larger_or_nan",)
 _HELPERS = (
+    "LONG_HELD_ROW",
     "LONG_ROW",
-    "LONG_ROWS",
     "PIECE_COLS",
     "WIDE_ROW",
     "cdiv",

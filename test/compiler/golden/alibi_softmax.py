@@ -358,7 +358,7 @@ def alibi_softmax_backward(dy, x, slope, row_max, denominator, scale, needs_dx=T
                 num_warps=num_warps,
             )
     else:
-        BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)
+        BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols, tensors=2)
         with device_guard(dy.device):
             _alibi_softmax_backward_looped_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
                 dy,

@@ -20,6 +20,7 @@ import triton.language as tl
 from torch.autograd.function import once_differentiable
 
 from kernels.ops.utils import LONG_ROW
+from kernels.ops.utils import PIECE_COLS
 from kernels.ops.utils import cdiv
 from kernels.ops.utils import check_floating
 from kernels.ops.utils import check_rank
@@ -231,7 +232,7 @@ def _attn_res_dvalues_backward_kernel(
     BLOCK_COLS: tl.constexpr,
     NUM_STAGES: tl.constexpr,
 ):
-    cols = tl.arange(0, BLOCK_COLS)[None, :]
+    cols = (tl.program_id(1).to(tl.int64) * BLOCK_COLS + tl.arange(0, BLOCK_COLS))[None, :]
     col_mask = cols < n_cols
     query = tl.load(query_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
     weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
@@ -401,15 +402,16 @@ def attn_res_backward(
     n_rows, n_cols = row_shape(values)
     dvalues = torch.empty_like(values) if needs_dvalues else None
     BLOCK_ROWS, BLOCK_COLS, NUM_STAGES, num_warps, per_sm = persistent_settings(
-        n_cols, dy.element_size() + values.element_size(), sums=2
+        min(n_cols, PIECE_COLS), dy.element_size() + values.element_size(), sums=2
     )
-    n_programs = min(cdiv(n_rows, BLOCK_ROWS), per_sm * sm_count(dy.device))
+    n_pieces = cdiv(n_cols, BLOCK_COLS)
+    n_programs = min(cdiv(n_rows, BLOCK_ROWS), cdiv(per_sm * sm_count(dy.device), max(1, n_pieces)))
     dquery_partial = torch.empty((n_programs, n_cols), dtype=torch.float32, device=dy.device) if needs_dquery else None
     dweight_partial = (
         torch.empty((n_programs, n_cols), dtype=torch.float32, device=dy.device) if needs_dweight else None
     )
     with device_guard(dy.device):
-        _attn_res_dvalues_backward_kernel[(n_programs,)](
+        _attn_res_dvalues_backward_kernel[(n_programs, n_pieces)](
             dy,
             values,
             query,

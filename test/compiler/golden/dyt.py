@@ -6,8 +6,8 @@
     dgamma = sum[B, T](dy * squashed)
     dbeta = sum[B, T](dy)
 
-Launch: a program holds BLOCK_ROWS whole rows; in backward it strides over rows and keeps its part of dalpha, dgamma
-and dbeta.
+Launch: a program takes BLOCK_ROWS rows of BLOCK_COLS columns; in backward it strides over rows and keeps its part of
+dalpha, dgamma and dbeta.
 """
 
 import torch
@@ -17,6 +17,7 @@ import triton.language as tl
 from torch.autograd.function import once_differentiable
 from triton.language.extra import libdevice
 
+from kernels.ops.utils import PIECE_COLS
 from kernels.ops.utils import cdiv
 from kernels.ops.utils import check_floating
 from kernels.ops.utils import check_shape
@@ -41,7 +42,7 @@ def _dyt_forward_kernel(
     BLOCK_COLS: tl.constexpr,
 ):
     rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
-    cols = tl.arange(0, BLOCK_COLS)[None, :]
+    cols = (tl.program_id(1).to(tl.int64) * BLOCK_COLS + tl.arange(0, BLOCK_COLS))[None, :]
     row_mask = rows < n_rows
     col_mask = cols < n_cols
     mask = row_mask & col_mask
@@ -78,11 +79,11 @@ def _dyt_backward_kernel(
     BLOCK_COLS: tl.constexpr,
     NUM_STAGES: tl.constexpr,
 ):
-    cols = tl.arange(0, BLOCK_COLS)[None, :]
+    cols = (tl.program_id(1).to(tl.int64) * BLOCK_COLS + tl.arange(0, BLOCK_COLS))[None, :]
     col_mask = cols < n_cols
     alpha = tl.load(alpha_ptr).to(tl.float32)
     gamma = tl.load(gamma_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
-    dalpha = 0.0
+    dalpha = tl.zeros((1, BLOCK_COLS), dtype=tl.float32)
     dgamma = tl.zeros((1, BLOCK_COLS), dtype=tl.float32)
     dbeta = tl.zeros((1, BLOCK_COLS), dtype=tl.float32)
 
@@ -103,14 +104,14 @@ def _dyt_backward_kernel(
         if NEEDS_DX:
             tl.store(dx_ptr + offsets, dx, mask=mask)
         if NEEDS_DALPHA:
-            dalpha += tl.sum(dsquashed * x * difference)
+            dalpha += tl.sum(dsquashed * x * difference, axis=0, keep_dims=True)
         if NEEDS_DGAMMA:
             dgamma += tl.sum(dy * squashed, axis=0, keep_dims=True)
         if NEEDS_DBETA:
             dbeta += tl.sum(dy, axis=0, keep_dims=True)
 
     if NEEDS_DALPHA:
-        tl.store(dalpha_partial_ptr + tl.program_id(0), dalpha)
+        tl.store(dalpha_partial_ptr + tl.program_id(0) * tl.num_programs(1) + tl.program_id(1), tl.sum(dalpha))
     if NEEDS_DGAMMA:
         tl.store(dgamma_partial_ptr + tl.program_id(0) * n_cols + cols, dgamma, mask=col_mask)
     if NEEDS_DBETA:
@@ -134,9 +135,10 @@ def dyt_forward(x, alpha, gamma, beta):
             torch.promote_types(torch.promote_types(x.dtype, alpha.dtype), gamma.dtype), beta.dtype
         ),
     )
-    BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
+    BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(min(n_cols, PIECE_COLS))
+    n_pieces = cdiv(n_cols, BLOCK_COLS)
     with device_guard(x.device):
-        _dyt_forward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
+        _dyt_forward_kernel[(cdiv(n_rows, BLOCK_ROWS), n_pieces)](
             x, alpha, gamma, beta, y, n_rows, n_cols, BLOCK_ROWS=BLOCK_ROWS, BLOCK_COLS=BLOCK_COLS, num_warps=num_warps
         )
     return y, x, alpha, gamma
@@ -148,14 +150,17 @@ def dyt_backward(dy, x, alpha, gamma, needs_dx=True, needs_dalpha=True, needs_dg
     dy = dy.contiguous()
     dx = torch.empty_like(x) if needs_dx else None
     BLOCK_ROWS, BLOCK_COLS, NUM_STAGES, num_warps, per_sm = persistent_settings(
-        n_cols, dy.element_size() + x.element_size(), sums=2
+        min(n_cols, PIECE_COLS), dy.element_size() + x.element_size(), sums=2
     )
-    n_programs = min(cdiv(n_rows, BLOCK_ROWS), per_sm * sm_count(dy.device))
-    dalpha_partial = torch.empty((n_programs, 1), dtype=torch.float32, device=dy.device) if needs_dalpha else None
+    n_pieces = cdiv(n_cols, BLOCK_COLS)
+    n_programs = min(cdiv(n_rows, BLOCK_ROWS), cdiv(per_sm * sm_count(dy.device), max(1, n_pieces)))
+    dalpha_partial = (
+        torch.empty((n_programs * n_pieces, 1), dtype=torch.float32, device=dy.device) if needs_dalpha else None
+    )
     dgamma_partial = torch.empty((n_programs, n_cols), dtype=torch.float32, device=dy.device) if needs_dgamma else None
     dbeta_partial = torch.empty((n_programs, n_cols), dtype=torch.float32, device=dy.device) if needs_dbeta else None
     with device_guard(dy.device):
-        _dyt_backward_kernel[(n_programs,)](
+        _dyt_backward_kernel[(n_programs, n_pieces)](
             dy,
             x,
             alpha,

@@ -3,8 +3,8 @@
     y = weight[index]
     dweight[index] += dy
 
-Launch: a program holds BLOCK_ROWS whole rows; in backward the first row of an index adds up the gradients of all rows
-of that index.
+Launch: a program takes BLOCK_ROWS rows of BLOCK_COLS columns; in backward the first row of an index adds up the
+gradients of all rows of that index.
 """
 
 import torch
@@ -13,6 +13,7 @@ import triton.language as tl
 
 from torch.autograd.function import once_differentiable
 
+from kernels.ops.utils import PIECE_COLS
 from kernels.ops.utils import cdiv
 from kernels.ops.utils import check_floating
 from kernels.ops.utils import check_index
@@ -34,7 +35,7 @@ def _embedding_forward_kernel(
     BLOCK_COLS: tl.constexpr,
 ):
     rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
-    cols = tl.arange(0, BLOCK_COLS)[None, :]
+    cols = (tl.program_id(1).to(tl.int64) * BLOCK_COLS + tl.arange(0, BLOCK_COLS))[None, :]
     row_mask = rows < n_rows
     col_mask = cols < n_cols
     mask = row_mask & col_mask
@@ -97,9 +98,10 @@ def embedding_forward(weight, index):
     index = index.contiguous()
     n_rows, n_cols = index.numel(), weight.shape[-1]
     y = torch.empty((*index.shape, weight.shape[-1]), dtype=weight.dtype, device=weight.device)
-    BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
+    BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(min(n_cols, PIECE_COLS))
+    n_pieces = cdiv(n_cols, BLOCK_COLS)
     with device_guard(weight.device):
-        _embedding_forward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
+        _embedding_forward_kernel[(cdiv(n_rows, BLOCK_ROWS), n_pieces)](
             weight, index, y, n_rows, n_cols, BLOCK_ROWS=BLOCK_ROWS, BLOCK_COLS=BLOCK_COLS, num_warps=num_warps
         )
     return y, index

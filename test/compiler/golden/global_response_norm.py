@@ -18,6 +18,7 @@ import triton.language as tl
 from torch.autograd.function import once_differentiable
 
 from kernels.ops.utils import LONG_ROW
+from kernels.ops.utils import PIECE_COLS
 from kernels.ops.utils import cdiv
 from kernels.ops.utils import check_floating
 from kernels.ops.utils import check_rank
@@ -73,7 +74,7 @@ def _global_response_norm_y_forward_kernel(
     BLOCK_COLS: tl.constexpr,
 ):
     rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
-    cols = tl.arange(0, BLOCK_COLS)[None, :]
+    cols = (tl.program_id(1).to(tl.int64) * BLOCK_COLS + tl.arange(0, BLOCK_COLS))[None, :]
     row_mask = rows < n_rows
     col_mask = cols < n_cols
     mask = row_mask & col_mask
@@ -161,39 +162,6 @@ def _global_response_norm_shifted_forward_looped_kernel(
 
 
 @triton.jit
-def _global_response_norm_y_forward_looped_kernel(
-    x_ptr,
-    gamma_ptr,
-    beta_ptr,
-    response_ptr,
-    y_ptr,
-    n_rows,
-    n_cols,
-    n_T,
-    BLOCK_ROWS: tl.constexpr,
-    BLOCK_COLS: tl.constexpr,
-):
-    rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
-    row_mask = rows < n_rows
-
-    for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
-        col_mask = cols < n_cols
-        mask = row_mask & col_mask
-        offsets = rows * n_cols + cols
-        response_offsets = rows // n_T * n_cols + cols
-
-        x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
-        gamma = tl.load(gamma_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
-        beta = tl.load(beta_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
-        response = tl.load(response_ptr + response_offsets, mask=mask, other=0.0)
-
-        y = gamma * (x * response) + beta + x
-
-        tl.store(y_ptr + offsets, y, mask=mask)
-
-
-@triton.jit
 def _global_response_norm_mean_product_backward_kernel(
     product_ptr,
     mean_product_ptr,
@@ -239,7 +207,7 @@ def _global_response_norm_dx_backward_kernel(
     BLOCK_COLS: tl.constexpr,
     NUM_STAGES: tl.constexpr,
 ):
-    cols = tl.arange(0, BLOCK_COLS)[None, :]
+    cols = (tl.program_id(1).to(tl.int64) * BLOCK_COLS + tl.arange(0, BLOCK_COLS))[None, :]
     col_mask = cols < n_cols
     gamma = tl.load(gamma_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
     dgamma = tl.zeros((1, BLOCK_COLS), dtype=tl.float32)
@@ -341,106 +309,6 @@ def _global_response_norm_mean_product_backward_looped_kernel(
     tl.store(mean_product_ptr + rows, mean_product, mask=row_mask)
 
 
-@triton.jit
-def _global_response_norm_dx_backward_looped_kernel(
-    dy_ptr,
-    x_ptr,
-    gamma_ptr,
-    norm_ptr,
-    shifted_ptr,
-    response_ptr,
-    dresponse_ptr,
-    mean_product_ptr,
-    dx_ptr,
-    n_rows,
-    n_cols,
-    n_T,
-    BLOCK_ROWS: tl.constexpr,
-    BLOCK_COLS: tl.constexpr,
-):
-    rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
-    row_mask = rows < n_rows
-    shifted_offsets = rows // n_T
-    shifted = tl.load(shifted_ptr + shifted_offsets, mask=row_mask, other=0.0)
-    mean_product = tl.load(mean_product_ptr + shifted_offsets, mask=row_mask, other=0.0)
-
-    for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
-        col_mask = cols < n_cols
-        mask = row_mask & col_mask
-        offsets = rows * n_cols + cols
-        norm_offsets = rows // n_T * n_cols + cols
-
-        dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
-        x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
-        gamma = tl.load(gamma_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
-        norm = tl.load(norm_ptr + norm_offsets, mask=mask, other=0.0)
-        response = tl.load(response_ptr + norm_offsets, mask=mask, other=0.0)
-        dresponse = tl.load(dresponse_ptr + norm_offsets, mask=mask, other=0.0)
-
-        dx = dy * (1.0 + response * gamma) + x * ((dresponse - mean_product) / norm) / shifted
-
-        tl.store(dx_ptr + offsets, dx, mask=mask)
-
-
-@triton.jit
-def _global_response_norm_dgamma_kernel(
-    dy_ptr,
-    x_ptr,
-    response_ptr,
-    dgamma_ptr,
-    n_rows,
-    n_cols,
-    n_T,
-    BLOCK_ROWS: tl.constexpr,
-    BLOCK_COLS: tl.constexpr,
-):
-    rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
-    row_mask = rows < n_rows
-
-    dgamma = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
-    for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
-        mask = row_mask & (cols < n_cols)
-        dy_offsets = cols.to(tl.int64) * n_rows + rows
-        response_offsets = (cols // n_T).to(tl.int64) * n_rows + rows
-
-        dy = tl.load(dy_ptr + dy_offsets, mask=mask, other=0.0).to(tl.float32)
-        x = tl.load(x_ptr + dy_offsets, mask=mask, other=0.0).to(tl.float32)
-        response = tl.load(response_ptr + response_offsets, mask=mask, other=0.0)
-
-        dgamma += dy * x * response
-    dgamma = tl.sum(dgamma, axis=1, keep_dims=True)
-
-    tl.store(dgamma_ptr + rows, dgamma, mask=row_mask)
-
-
-@triton.jit
-def _global_response_norm_dbeta_kernel(
-    dy_ptr,
-    dbeta_ptr,
-    n_rows,
-    n_cols,
-    BLOCK_ROWS: tl.constexpr,
-    BLOCK_COLS: tl.constexpr,
-):
-    rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
-    row_mask = rows < n_rows
-
-    dbeta = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
-    for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
-        mask = row_mask & (cols < n_cols)
-        dy_offsets = cols.to(tl.int64) * n_rows + rows
-
-        dy = tl.load(dy_ptr + dy_offsets, mask=mask, other=0.0).to(tl.float32)
-
-        dbeta += dy
-    dbeta = tl.sum(dbeta, axis=1, keep_dims=True)
-
-    tl.store(dbeta_ptr + rows, dbeta, mask=row_mask)
-
-
 def global_response_norm_forward(x, gamma, beta, eps):
     """Returns y, x, gamma, norm, shifted, response."""
     check_floating(x=x, gamma=gamma, beta=beta)
@@ -498,38 +366,22 @@ def global_response_norm_forward(x, gamma, beta, eps):
             )
     n_rows, n_cols = row_shape(x)
     y = torch.empty_like(x)
-    if n_cols <= LONG_ROW:
-        BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
-        with device_guard(x.device):
-            _global_response_norm_y_forward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
-                x,
-                gamma,
-                beta,
-                response,
-                y,
-                n_rows,
-                n_cols,
-                x.shape[-2],
-                BLOCK_ROWS=BLOCK_ROWS,
-                BLOCK_COLS=BLOCK_COLS,
-                num_warps=num_warps,
-            )
-    else:
-        BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)
-        with device_guard(x.device):
-            _global_response_norm_y_forward_looped_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
-                x,
-                gamma,
-                beta,
-                response,
-                y,
-                n_rows,
-                n_cols,
-                x.shape[-2],
-                BLOCK_ROWS=BLOCK_ROWS,
-                BLOCK_COLS=BLOCK_COLS,
-                num_warps=num_warps,
-            )
+    BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(min(n_cols, PIECE_COLS))
+    n_pieces = cdiv(n_cols, BLOCK_COLS)
+    with device_guard(x.device):
+        _global_response_norm_y_forward_kernel[(cdiv(n_rows, BLOCK_ROWS), n_pieces)](
+            x,
+            gamma,
+            beta,
+            response,
+            y,
+            n_rows,
+            n_cols,
+            x.shape[-2],
+            BLOCK_ROWS=BLOCK_ROWS,
+            BLOCK_COLS=BLOCK_COLS,
+            num_warps=num_warps,
+        )
     return y, x, gamma, norm, shifted, response
 
 
@@ -573,88 +425,39 @@ def global_response_norm_backward(
             )
     n_rows, n_cols = row_shape(dy)
     dx = torch.empty_like(x) if needs_dx else None
-    if n_cols <= LONG_ROW:
-        BLOCK_ROWS, BLOCK_COLS, NUM_STAGES, num_warps, per_sm = persistent_settings(
-            n_cols, dy.element_size() + x.element_size() + 4 + 4 + 4, sums=2
+    BLOCK_ROWS, BLOCK_COLS, NUM_STAGES, num_warps, per_sm = persistent_settings(
+        min(n_cols, PIECE_COLS), dy.element_size() + x.element_size() + 4 + 4 + 4, sums=2
+    )
+    n_pieces = cdiv(n_cols, BLOCK_COLS)
+    n_programs = min(cdiv(n_rows, BLOCK_ROWS), cdiv(per_sm * sm_count(dy.device), max(1, n_pieces)))
+    dgamma_partial = torch.empty((n_programs, n_cols), dtype=torch.float32, device=dy.device) if needs_dgamma else None
+    dbeta_partial = torch.empty((n_programs, n_cols), dtype=torch.float32, device=dy.device) if needs_dbeta else None
+    with device_guard(dy.device):
+        _global_response_norm_dx_backward_kernel[(n_programs, n_pieces)](
+            dy,
+            x,
+            gamma,
+            norm,
+            shifted,
+            response,
+            dresponse,
+            mean_product,
+            dx,
+            dgamma_partial,
+            dbeta_partial,
+            n_rows,
+            n_cols,
+            dy.shape[-2],
+            NEEDS_DX=needs_dx,
+            NEEDS_DGAMMA=needs_dgamma,
+            NEEDS_DBETA=needs_dbeta,
+            BLOCK_ROWS=BLOCK_ROWS,
+            BLOCK_COLS=BLOCK_COLS,
+            NUM_STAGES=NUM_STAGES,
+            num_warps=num_warps,
         )
-        n_programs = min(cdiv(n_rows, BLOCK_ROWS), per_sm * sm_count(dy.device))
-        dgamma_partial = (
-            torch.empty((n_programs, n_cols), dtype=torch.float32, device=dy.device) if needs_dgamma else None
-        )
-        dbeta_partial = (
-            torch.empty((n_programs, n_cols), dtype=torch.float32, device=dy.device) if needs_dbeta else None
-        )
-        with device_guard(dy.device):
-            _global_response_norm_dx_backward_kernel[(n_programs,)](
-                dy,
-                x,
-                gamma,
-                norm,
-                shifted,
-                response,
-                dresponse,
-                mean_product,
-                dx,
-                dgamma_partial,
-                dbeta_partial,
-                n_rows,
-                n_cols,
-                dy.shape[-2],
-                NEEDS_DX=needs_dx,
-                NEEDS_DGAMMA=needs_dgamma,
-                NEEDS_DBETA=needs_dbeta,
-                BLOCK_ROWS=BLOCK_ROWS,
-                BLOCK_COLS=BLOCK_COLS,
-                NUM_STAGES=NUM_STAGES,
-                num_warps=num_warps,
-            )
-        dgamma = sum_partials(dgamma_partial, gamma.dtype) if needs_dgamma else None
-        dbeta = sum_partials(dbeta_partial, torch.float32) if needs_dbeta else None
-    else:
-        dgamma = torch.empty_like(gamma) if needs_dgamma else None
-        dbeta = torch.empty(gamma.shape, dtype=torch.float32, device=dy.device) if needs_dbeta else None
-        if needs_dx:
-            BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)
-            with device_guard(dy.device):
-                _global_response_norm_dx_backward_looped_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
-                    dy,
-                    x,
-                    gamma,
-                    norm,
-                    shifted,
-                    response,
-                    dresponse,
-                    mean_product,
-                    dx,
-                    n_rows,
-                    n_cols,
-                    dy.shape[-2],
-                    BLOCK_ROWS=BLOCK_ROWS,
-                    BLOCK_COLS=BLOCK_COLS,
-                    num_warps=num_warps,
-                )
-        n_rows, n_cols = gamma.numel(), dy.shape[:-1].numel()
-        if needs_dgamma:
-            BLOCK_ROWS, BLOCK_COLS, num_warps = column_settings(n_rows, n_cols)
-            with device_guard(dy.device):
-                _global_response_norm_dgamma_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
-                    dy,
-                    x,
-                    response,
-                    dgamma,
-                    n_rows,
-                    n_cols,
-                    dy.shape[-2],
-                    BLOCK_ROWS=BLOCK_ROWS,
-                    BLOCK_COLS=BLOCK_COLS,
-                    num_warps=num_warps,
-                )
-        if needs_dbeta:
-            BLOCK_ROWS, BLOCK_COLS, num_warps = column_settings(n_rows, n_cols)
-            with device_guard(dy.device):
-                _global_response_norm_dbeta_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
-                    dy, dbeta, n_rows, n_cols, BLOCK_ROWS=BLOCK_ROWS, BLOCK_COLS=BLOCK_COLS, num_warps=num_warps
-                )
+    dgamma = sum_partials(dgamma_partial, gamma.dtype) if needs_dgamma else None
+    dbeta = sum_partials(dbeta_partial, torch.float32) if needs_dbeta else None
     return dx, dgamma, dbeta
 
 

@@ -16,9 +16,8 @@ import triton.language as tl
 
 from torch.autograd.function import once_differentiable
 
-from kernels.ops.utils import LONG_RELOADED_ROW
+from kernels.ops.utils import LONG_HELD_ROW
 from kernels.ops.utils import LONG_ROW
-from kernels.ops.utils import WIDE_ROW
 from kernels.ops.utils import cdiv
 from kernels.ops.utils import check_divisible
 from kernels.ops.utils import check_floating
@@ -149,7 +148,6 @@ def _group_norm_backward_kernel(
     NEEDS_DX: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLS: tl.constexpr,
-    RELOAD: tl.constexpr,
 ):
     rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
     cols = tl.arange(0, BLOCK_COLS)[None, :]
@@ -170,13 +168,6 @@ def _group_norm_backward_kernel(
     dx_hat = dy * weight
     mean_dot = tl.sum(dx_hat * x_hat, axis=1, keep_dims=True) / n_cols
     mean_dx_hat = tl.sum(dx_hat, axis=1, keep_dims=True) / n_cols
-    if RELOAD:  # what did not stay in registers
-        dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
-        x = tl.load(x_ptr + offsets, mask=mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
-        weight = tl.load(weight_ptr + weight_offsets, mask=mask, other=0.0, eviction_policy="evict_last").to(tl.float32)
-        centered = x - sum_x / n_cols
-        x_hat = centered * rstd
-        dx_hat = dy * weight
     dx = (dx_hat - x_hat * mean_dot - mean_dx_hat) * rstd
 
     if NEEDS_DX:
@@ -371,7 +362,7 @@ def group_norm_backward(
     dy = dy.contiguous()
     n_rows, n_cols = dy.shape[-3] * num_groups, (dy.shape[-2] // num_groups) * dy.shape[-1]
     dx = torch.empty_like(x) if needs_dx else None
-    if n_cols <= LONG_RELOADED_ROW:
+    if n_cols <= LONG_HELD_ROW:
         BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
         with device_guard(dy.device):
             _group_norm_backward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
@@ -389,12 +380,11 @@ def group_norm_backward(
                 NEEDS_DX=needs_dx,
                 BLOCK_ROWS=BLOCK_ROWS,
                 BLOCK_COLS=BLOCK_COLS,
-                RELOAD=n_cols > WIDE_ROW,
                 num_warps=num_warps,
             )
     else:
         if needs_dx:
-            BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)
+            BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols, tensors=2)
             with device_guard(dy.device):
                 _group_norm_backward_looped_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
                     dy,

@@ -13,9 +13,8 @@ import triton.language as tl
 
 from torch.autograd.function import once_differentiable
 
-from kernels.ops.utils import LONG_RELOADED_ROW
+from kernels.ops.utils import LONG_HELD_ROW
 from kernels.ops.utils import LONG_ROW
-from kernels.ops.utils import WIDE_ROW
 from kernels.ops.utils import cdiv
 from kernels.ops.utils import check_floating
 from kernels.ops.utils import device_guard
@@ -100,7 +99,6 @@ def _softmax_backward_kernel(
     n_cols,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLS: tl.constexpr,
-    RELOAD: tl.constexpr,
 ):
     rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
     cols = tl.arange(0, BLOCK_COLS)[None, :]
@@ -111,9 +109,6 @@ def _softmax_backward_kernel(
     y = tl.load(y_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
 
     dot = tl.sum(dy * y, axis=1, keep_dims=True)
-    if RELOAD:  # what did not stay in registers
-        dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
-        y = tl.load(y_ptr + offsets, mask=mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
     dx = y * (dy - dot)
 
     tl.store(dx_ptr + offsets, dx, mask=mask)
@@ -184,22 +179,14 @@ def softmax_backward(dy, y):
     n_rows, n_cols = row_shape(dy)
     dy = dy.contiguous()
     dx = torch.empty_like(y)
-    if n_cols <= LONG_RELOADED_ROW:
+    if n_cols <= LONG_HELD_ROW:
         BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
         with device_guard(dy.device):
             _softmax_backward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
-                dy,
-                y,
-                dx,
-                n_rows,
-                n_cols,
-                BLOCK_ROWS=BLOCK_ROWS,
-                BLOCK_COLS=BLOCK_COLS,
-                RELOAD=n_cols > WIDE_ROW,
-                num_warps=num_warps,
+                dy, y, dx, n_rows, n_cols, BLOCK_ROWS=BLOCK_ROWS, BLOCK_COLS=BLOCK_COLS, num_warps=num_warps
             )
     else:
-        BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)
+        BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols, tensors=2)
         with device_guard(dy.device):
             _softmax_backward_looped_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
                 dy, y, dx, n_rows, n_cols, BLOCK_ROWS=BLOCK_ROWS, BLOCK_COLS=BLOCK_COLS, num_warps=num_warps

@@ -14,8 +14,7 @@ import triton.language as tl
 
 from torch.autograd.function import once_differentiable
 
-from kernels.ops.utils import LONG_RELOADED_ROW
-from kernels.ops.utils import WIDE_ROW
+from kernels.ops.utils import LONG_HELD_ROW
 from kernels.ops.utils import cdiv
 from kernels.ops.utils import check_floating
 from kernels.ops.utils import device_guard
@@ -75,7 +74,6 @@ def _sparsemax_backward_kernel(
     n_cols,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLS: tl.constexpr,
-    RELOAD: tl.constexpr,
 ):
     rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
     cols = tl.arange(0, BLOCK_COLS)[None, :]
@@ -95,12 +93,6 @@ def _sparsemax_backward_kernel(
     negated = -(
         tl.sum(selected, axis=1, keep_dims=True) / tl.sum(tl.where(mask & condition, 1.0, 0.0), axis=1, keep_dims=True)
     )
-    if RELOAD:  # what did not stay in registers
-        dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
-        x = tl.load(x_ptr + offsets, mask=mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
-        centered = x - row_max
-        selected = tl.where(centered - threshold >= 0.0, dy, 0.0)
-        condition = centered > threshold
     dx = selected + tl.where(condition, negated, 0.0)
 
     tl.store(dx_ptr + offsets, dx, mask=mask)
@@ -179,7 +171,7 @@ def sparsemax_backward(dy, x, row_max, threshold):
     n_rows, n_cols = row_shape(dy)
     dy = dy.contiguous()
     dx = torch.empty_like(x)
-    if n_cols <= LONG_RELOADED_ROW:
+    if n_cols <= LONG_HELD_ROW:
         BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
         with device_guard(dy.device):
             _sparsemax_backward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
@@ -192,11 +184,10 @@ def sparsemax_backward(dy, x, row_max, threshold):
                 n_cols,
                 BLOCK_ROWS=BLOCK_ROWS,
                 BLOCK_COLS=BLOCK_COLS,
-                RELOAD=n_cols > WIDE_ROW,
                 num_warps=num_warps,
             )
     else:
-        BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)
+        BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols, tensors=2)
         with device_guard(dy.device):
             _sparsemax_backward_looped_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
                 dy,

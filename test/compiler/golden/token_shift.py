@@ -6,7 +6,8 @@
     dy_next = dy[T + 1], or 0
     dmix = sum[B, T](dy * (previous - x))
 
-Launch: a program holds BLOCK_ROWS whole rows; in backward it strides over rows and keeps its part of dmix.
+Launch: a program takes BLOCK_ROWS rows of BLOCK_COLS columns; in backward it strides over rows and keeps its part of
+dmix.
 """
 
 import torch
@@ -15,6 +16,7 @@ import triton.language as tl
 
 from torch.autograd.function import once_differentiable
 
+from kernels.ops.utils import PIECE_COLS
 from kernels.ops.utils import cdiv
 from kernels.ops.utils import check_floating
 from kernels.ops.utils import check_rank
@@ -39,7 +41,7 @@ def _token_shift_forward_kernel(
     BLOCK_COLS: tl.constexpr,
 ):
     rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
-    cols = tl.arange(0, BLOCK_COLS)[None, :]
+    cols = (tl.program_id(1).to(tl.int64) * BLOCK_COLS + tl.arange(0, BLOCK_COLS))[None, :]
     row_mask = rows < n_rows
     col_mask = cols < n_cols
     mask = row_mask & col_mask
@@ -70,7 +72,7 @@ def _token_shift_backward_kernel(
     BLOCK_COLS: tl.constexpr,
     NUM_STAGES: tl.constexpr,
 ):
-    cols = tl.arange(0, BLOCK_COLS)[None, :]
+    cols = (tl.program_id(1).to(tl.int64) * BLOCK_COLS + tl.arange(0, BLOCK_COLS))[None, :]
     col_mask = cols < n_cols
     mix = tl.load(mix_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
     dmix = tl.zeros((1, BLOCK_COLS), dtype=tl.float32)
@@ -107,9 +109,10 @@ def token_shift_forward(x, mix):
     x = x.contiguous()
     mix = mix.contiguous()
     y = torch.empty_like(x, dtype=torch.promote_types(x.dtype, mix.dtype))
-    BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
+    BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(min(n_cols, PIECE_COLS))
+    n_pieces = cdiv(n_cols, BLOCK_COLS)
     with device_guard(x.device):
-        _token_shift_forward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
+        _token_shift_forward_kernel[(cdiv(n_rows, BLOCK_ROWS), n_pieces)](
             x, mix, y, n_rows, n_cols, x.shape[-2], BLOCK_ROWS=BLOCK_ROWS, BLOCK_COLS=BLOCK_COLS, num_warps=num_warps
         )
     return y, x, mix
@@ -121,12 +124,13 @@ def token_shift_backward(dy, x, mix, needs_dx=True, needs_dmix=True):
     dy = dy.contiguous()
     dx = torch.empty_like(x) if needs_dx else None
     BLOCK_ROWS, BLOCK_COLS, NUM_STAGES, num_warps, per_sm = persistent_settings(
-        n_cols, dy.element_size() + dy.element_size() + x.element_size() + x.element_size(), sums=1
+        min(n_cols, PIECE_COLS), dy.element_size() + dy.element_size() + x.element_size() + x.element_size(), sums=1
     )
-    n_programs = min(cdiv(n_rows, BLOCK_ROWS), per_sm * sm_count(dy.device))
+    n_pieces = cdiv(n_cols, BLOCK_COLS)
+    n_programs = min(cdiv(n_rows, BLOCK_ROWS), cdiv(per_sm * sm_count(dy.device), max(1, n_pieces)))
     dmix_partial = torch.empty((n_programs, n_cols), dtype=torch.float32, device=dy.device) if needs_dmix else None
     with device_guard(dy.device):
-        _token_shift_backward_kernel[(n_programs,)](
+        _token_shift_backward_kernel[(n_programs, n_pieces)](
             dy,
             x,
             mix,
