@@ -2,36 +2,42 @@
 
 import json
 import math
+import os
+import subprocess
+import sys
+
+from pathlib import Path
 
 import pytest
 
 from compiler_cases import catalogue
 
+from liger_dev import analyzer
+from liger_dev import tuned_points
+from liger_dev import workspace
+from liger_dev.analyzer import CompiledReply
 from liger_dev.bench import ahead
 from liger_dev.bench import tuner
 from liger_dev.compiler import compile_op
-from liger_dev.generator import kernel_files
+from liger_dev.generator import generate
 from liger_dev.grading.resources import KernelResources
 from liger_dev.profile import KernelProfile
-from liger_dev.profile import print_profile
-from liger_dev.render import render_all
 
 NAME, KERNEL = "rms_norm", "_rms_norm_backward_kernel"
+REPO = Path(__file__).parents[2]
 SIZES = json.dumps({"B": 4, "T": 2048, "H": 8192})
 
 
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory):
+    """A whole workspace, whose op asks for settings at every launch."""
     root = tmp_path_factory.mktemp("ahead")
     reference = catalogue(NAME)
     made = compile_op(reference, {"tunable": True})
     profile = KernelProfile.model_validate({"closest_existing_kernel": "none", **made.profile})
-    packages = {"kernels/__init__.py": "", "kernels/ops/__init__.py": ""}
-    own = {f"profiles/{NAME}.yaml": print_profile(profile), f"kernels/reference/{NAME}.py": reference.text}
-    shared = render_all(["kernels/ops/utils.py.jinja"], {})
-    for path, text in {**packages, **own, **shared, **kernel_files(reference, profile, made.op)}.items():
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_text(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(analyzer, "compile_in_child", lambda *_: CompiledReply(profile.model_dump(mode="json"), made.op))
+        workspace.apply(root, generate(reference, profile, root), "made")
     return ahead.Workplace(NAME, str(root), json.dumps(made.op["op"]["tunable"]))
 
 
@@ -99,9 +105,8 @@ def test_points_are_one_a_bucket_and_pruned_for_any_target_untimed(compilers, wo
         tuner.prune(points, compilers, "sm_80", tuner.Clock(0.0))
 
 
-@pytest.mark.gpu
-def test_the_tuner_measures_and_goes_on_where_it_stopped(workplace, tmp_path, monkeypatch, capsys):
-    monkeypatch.syspath_prepend(f"{workplace.root}/benchmark/scripts")
+def run_tuner(workplace, folder, name, module="-m liger_dev.bench.tuner", **changes):
+    """The child as `tune` starts it: its exit code, its points and what it said."""
     request = {
         "name": NAME,
         "root": workplace.root,
@@ -115,15 +120,42 @@ def test_the_tuner_measures_and_goes_on_where_it_stopped(workplace, tmp_path, mo
         "measure": True,
         "known": [],
     }
-    asked, out = tmp_path / "request.json", tmp_path / "points.jsonl"
-    asked.write_text(json.dumps(request))
-    assert tuner.main(asked, out) == 0
-    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    asked, out = folder / f"{name}.json", folder / f"{name}.jsonl"
+    asked.write_text(json.dumps({**request, **changes}))
+    paths = [f"{workplace.root}/benchmark/scripts", workplace.root, str(REPO)]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    if module.endswith(".py"):
+        env["TRITON_INTERPRET"] = "1"
+    command = [sys.executable, "-W", "ignore", *module.split(), str(asked), str(out)]
+    done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, timeout=280)
+    return done.returncode, tuned_points.read(out), done.stdout + done.stderr
+
+
+def test_points_are_climbed_once_and_within_a_budget(workplace, tmp_path):
+    small = {"module": str(Path(__file__).parent / "run_scripted.py"), "x_values": [64], "config": {"B": 1, "T": 4}}
+    code, lines, said = run_tuner(workplace, tmp_path, "first", **small)
+    assert code == 0, said
+    assert [(line["phase"], line["size"], line["gpu"], line["arch"]) for line in lines] == [
+        ("forward", 64, "Scripted GPU", "sm_90"),
+        ("backward", 64, "Scripted GPU", "sm_90"),
+    ]
+    for line in lines:
+        assert line["default"]["num_warps"] > line["best"]["num_warps"] == 1 and line["verdict"] == "faster"
+    known = [tuned_points.key_of(line) for line in lines]
+    code, others, said = run_tuner(workplace, tmp_path, "again", **small, known=known)
+    assert (code, others) == (0, []) and "2 of 2 points were measured before" in said
+    code, others, said = run_tuner(workplace, tmp_path, "spent", **small, budget=0)
+    assert (code, others) == (4, []) and "the budget is spent" in said
+
+
+@pytest.mark.gpu
+def test_the_tuner_measures_and_goes_on_where_it_stopped(workplace, tmp_path):
+    code, lines, said = run_tuner(workplace, tmp_path, "first")
+    assert code == 0, said
     assert [line["phase"] for line in lines] == ["forward", "backward"]
     for line in lines:
         assert line["best"] == line["default"] or line["high"] < 0.98
         assert sum(bool(one["samples"]) for one in line["tried"]) > 2
-    known = [tuner.key_of(line) for line in lines]
-    asked.write_text(json.dumps({**request, "known": known}))
-    assert tuner.main(asked, tmp_path / "again.jsonl") == 0
-    assert not (tmp_path / "again.jsonl").exists() and "2 of 2 points were measured before" in capsys.readouterr().out
+    known = [tuned_points.key_of(line) for line in lines]
+    code, lines, said = run_tuner(workplace, tmp_path, "again", known=known)
+    assert (code, lines) == (0, []) and "2 of 2 points were measured before" in said
