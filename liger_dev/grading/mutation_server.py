@@ -30,7 +30,8 @@ from liger_dev.grading.candidate_child import candidate
 from liger_dev.grading.reference_child import split
 from liger_dev.grading.trace import Trace
 
-SECONDS = 30.0
+# A mutant may take this long, or so many times as long as the original: not a fixed time, since machines are busy.
+SECONDS, TIMES = 30.0, 5
 # Nobody reads why an assertion of a mutant's failed: rewriting test files and writing tracebacks took longer than tests.
 _QUICK = ("-q", "-x", "--assert=plain", "--tb=no", "-p", "no:cacheprovider")
 
@@ -61,7 +62,7 @@ class _Watcher:
             self.failed = name
 
 
-def run(tree: Path, test: str, order: dict[str, float]) -> dict[str, Any]:
+def run(tree: Path, test: str, order: dict[str, float], seconds: float) -> dict[str, Any]:
     """One run of the test file, ended at its first failure: its exit code, that failure, and the tests' durations."""
     reading, writing = os.pipe()
     child = os.fork()
@@ -69,19 +70,20 @@ def run(tree: Path, test: str, order: dict[str, float]) -> dict[str, Any]:
         os.close(reading)
         _in_fork(tree, test, order, writing)
     os.close(writing)
-    data, timed_out = _read(reading, time.monotonic() + SECONDS)
+    data, timed_out = _read(reading, time.monotonic() + seconds)
     if timed_out:
         os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
     told = json.loads(data) if data and not timed_out else {}
     return {
-        "code": os.waitstatus_to_exitcode(status),
+        # A run that left no word is no pass.
+        "code": os.waitstatus_to_exitcode(status) or int(not told),
         "failed": "time limit" if timed_out else told.get("failed", ""),
         **told,
     }
 
 
-def probe(tree: Path, op: Path, job: dict[str, Any]) -> str:
+def probe(tree: Path, op: Path, job: dict[str, Any], seconds: float) -> str:
     """A digest of all that the op gives for the grader's cases; empty if it did not end well."""
     reading, writing = os.pipe()
     child = os.fork()
@@ -99,7 +101,7 @@ def probe(tree: Path, op: Path, job: dict[str, Any]) -> str:
         os.write(writing, digest.hexdigest().encode())
         os._exit(0)
     os.close(writing)
-    data, timed_out = _read(reading, time.monotonic() + SECONDS)
+    data, timed_out = _read(reading, time.monotonic() + seconds)
     if timed_out:
         os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
@@ -148,17 +150,18 @@ def main(job_path: Path, out: Path) -> None:
     """Runs the original, then, where it passes, each tree's share of the mutants in a worker of its own."""
     _prepare()
     job = json.loads(job_path.read_text())
-    first = Path(job["trees"][0])
-    found = run(first, job["test"], {})
-    digest = probe(first, first / job["op"], job["probe"]) if not found["code"] else ""
+    first, start = Path(job["trees"][0]), time.monotonic()
+    found = run(first, job["test"], {}, job["seconds"])
+    digest = probe(first, first / job["op"], job["probe"], job["seconds"]) if not found["code"] else ""
+    limit = max(SECONDS, TIMES * (time.monotonic() - start))
     _write(out / "original.jsonl", "original", found, 0)
     number = 0 if found["code"] else len(job["trees"])
-    workers = [_worker(job, one, found["seconds"], digest, out) for one in range(number)]
+    workers = [_worker(job, one, found["seconds"], digest, limit, out) for one in range(number)]
     ended = [os.waitpid(worker, 0)[1] for worker in workers]
     sys.exit(1 if any(ended) else 0)
 
 
-def _worker(job: dict[str, Any], number: int, order: dict[str, float], original: str, out: Path) -> int:
+def _worker(job: dict[str, Any], number: int, order: dict[str, float], original: str, limit: float, out: Path) -> int:
     """A fork that runs every so many-th mutant in the tree of its own."""
     worker = os.fork()
     if worker:
@@ -170,8 +173,8 @@ def _worker(job: dict[str, Any], number: int, order: dict[str, float], original:
         if time.monotonic() > deadline:
             break
         op.write_text(text)
-        found = run(tree, job["test"], order)
-        digest = probe(tree, op, job["probe"]) if not found["code"] else ""
+        found = run(tree, job["test"], order, limit)
+        digest = probe(tree, op, job["probe"], limit) if not found["code"] else ""
         same = len(job["probe"]["cases"]) if digest and digest == original else 0
         _write(out / f"worker-{number}.jsonl", name, found, same)
     os._exit(0)
