@@ -41,7 +41,8 @@ class WholeRows(Statements):
         elif not self.layout.flat:
             self._store_early()
             self._load_late()
-            self.holds = len(self._held())
+            rows = [v for v in self.spec.loads if v in self.uses and self.kind(v) == "tile" and self.read_once(v)]
+            self.holds = len(rows) if self._reduced() else 0
 
     def _accumulate(self) -> None:
         for acc in self.spec.accumulators:
@@ -97,14 +98,6 @@ class WholeRows(Statements):
         while 0 < end < len(body) and body[end].startswith(" "):  # a search for a threshold ends with its loop
             end += 1
         return end
-
-    def _held(self) -> list[str]:
-        """The tiles that are needed before the last reduction ends and after it."""
-        end = self._reduced()
-        words = _words([*self.block.body[end:], *self.block.tail])
-        targets = [line for line in (*self.block.loads, *self.block.body[:end]) if self._target(line)]
-        tiles = [line for line in targets if self.kind(self.assigned[self.assigned_name(line)]) == "tile"]
-        return [name for line in tiles if (name := self.assigned_name(line)) in words]
 
     def _reload(self) -> None:
         """Lets wide rows load and compute again, after the last reduction, what they can't keep in registers until then.

@@ -8,7 +8,8 @@ class KernelText:
     """A kernel as text. `pointers` are its tensor arguments in order, `sizes` the axes whose sizes it takes beside
     rows and columns, `scalars` the reference's scalar arguments, `flags` its constexprs, `statics` the arguments of the
     reference that it branches on, `absent` the pointers that one setting of these has no tensor for; `reloads`: it
-    takes RELOAD too; `holds`: how many tiles it needs both before and after a reduction."""
+    takes RELOAD too; `holds`: how many tensors' rows it keeps in registers, or reads
+    twice where it is looped."""
 
     name: str
     pointers: tuple[str, ...]

@@ -15,6 +15,7 @@ import triton.language as tl
 
 from torch.autograd.function import once_differentiable
 
+from kernels.ops.utils import LONG_HELD_ROW
 from kernels.ops.utils import LONG_ROW
 from kernels.ops.utils import cdiv
 from kernels.ops.utils import check_floating
@@ -335,7 +336,7 @@ def alibi_softmax_backward(dy, x, slope, row_max, denominator, scale, needs_dx=T
     dy = dy.contiguous()
     dx = torch.empty_like(x) if needs_dx else None
     total = torch.empty(n_rows, dtype=torch.float32, device=dy.device) if needs_dslope else None
-    if n_cols <= LONG_ROW:
+    if n_cols <= LONG_HELD_ROW:
         BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
         with device_guard(dy.device):
             _alibi_softmax_backward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
