@@ -6,6 +6,7 @@ about the tests.
 
 import ast
 import copy
+import itertools
 
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -36,14 +37,14 @@ _OTHER_FUNCTION = {"exp": "exp2", "log": "log2", "max": "min", "min": "max", "ma
 def mutations(text: str, class_name: str) -> tuple[Mutation, ...]:
     """All bugs that can be planted in an op file, null candidates first."""
     tree = ast.parse(text)
-    found = list(_nulls(text, tree, class_name))
+    found, original = list(_nulls(text, tree, class_name)), ast.unparse(tree)
     for index, (operator, node, change, _, excluded) in enumerate(_sites(tree)):
-        changed = copy.deepcopy(tree)
-        # Positions in the copy are those of the original: the same walk finds the same places.
-        _, target, _, edit, _ = list(_sites(changed))[index]
+        # A tree of the same text: the same walk finds the same places.
+        changed = ast.parse(text)
+        _, target, _, edit, _ = next(itertools.islice(_sites(changed), index, None))
         edit(target)
         new = ast.unparse(ast.fix_missing_locations(changed))
-        if new != ast.unparse(tree):
+        if new != original:
             found.append(Mutation(operator, getattr(node, "lineno", 0), change, new, excluded))
     return tuple(found)
 
