@@ -44,6 +44,8 @@ def fuse(graph: Graph, plan: Plan) -> Plan:
     plain = len(set(gradients)) == len(gradients) and not any(cut for _, cut in graph.gradients)
     if not plain or upstream is None or len(inputs) < len(graph.inputs):
         return plan
+    if any(upstream in graph.walk([v.args[0]]) for v in needed if v.op == "xlogy"):
+        return plan  # it is 0 for an upstream gradient of 0, also where for 1 it is NaN
     if (
         plan.kept
         or graph.zero_gradients

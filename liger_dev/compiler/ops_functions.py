@@ -78,7 +78,11 @@ def _xlogy(g: "Graph", v: "Value", d: "Value") -> list["Value | None"]:
     x, y = v.args
     zero = g.const(0.0)
     neither = g.make("and", g.make("eq", x, zero), g.make("le", y, zero))
-    return [g.where(neither, zero, g.mul(d, g.make("log", y))), g.div(g.mul(d, x), y)]
+    # A gradient of 0 stays 0, whatever the logarithm is.
+    d_x = g.make("xlogy", d, y)
+    if x is y:  # 0 divided by itself is no number
+        return [g.where(g.make("eq", y, zero), g.const(math.nan), d_x), d]
+    return [g.where(neither, zero, d_x), g.div(g.mul(d, x), y)]
 
 
 def _xlog1py(g: "Graph", v: "Value", d: "Value") -> list["Value | None"]:

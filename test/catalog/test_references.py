@@ -29,6 +29,7 @@ DETACHED = {
     "quantize_rows",
     "quantize_rows_fp8",
     "rope",
+    "rope_sectioned",
     "rope_interleaved",
     "rope_partial",
     "rope_single",
