@@ -22,9 +22,10 @@ def knobs(options: Options, spec: KernelSpec, stage: str) -> tuple[str, ...]:
     if spec.scatter is not None:
         return ("BLOCK_ROWS", "BLOCK_COLS", "num_warps")
     rows = () if stage in options.one_row or not spec.layout.rows else ("BLOCK_ROWS",)
+    cols = ("BLOCK_COLS",) if spec.looped or spec.pieces else ()
     if spec.persistent:
-        return (*rows, "NUM_STAGES", "num_warps", *(() if options.programs_per_sm else ("per_sm",)))
-    return (*rows, *(("BLOCK_COLS",) if spec.looped else ()), "num_warps")
+        return (*rows, *cols, "NUM_STAGES", "num_warps", *(() if options.programs_per_sm else ("per_sm",)))
+    return (*rows, *cols, "num_warps")
 
 
 def body(text: KernelText) -> str:

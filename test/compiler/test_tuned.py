@@ -100,6 +100,19 @@ def test_what_the_profile_fixes_is_no_knob():
     assert knobs(one_row=["backward"], programs_per_sm=2) == ("NUM_STAGES", "num_warps")
 
 
+@pytest.mark.parametrize(
+    "name, kernel, wanted",
+    [
+        ("softmax", "_softmax_backward_kernel", ("BLOCK_ROWS", "num_warps")),
+        ("swiglu", "_swiglu_forward_kernel", ("block_size", "num_warps")),
+        ("cross_entropy", "_cross_entropy_kernel", ("BLOCK_ROWS", "BLOCK_COLS", "num_warps")),
+        ("dyt", "_dyt_backward_kernel", ("BLOCK_ROWS", "BLOCK_COLS", "NUM_STAGES", "num_warps", "per_sm")),
+    ],
+)
+def test_knobs_are_what_the_schedule_leaves_open(name, kernel, wanted):
+    assert compiled(name).op["op"]["tunable"][kernel]["knobs"] == wanted
+
+
 @pytest.fixture(scope="module")
 def told(tmp_path_factory):
     """What launches took with and without a table, in the interpreter: for a length and dtype that the table has."""
