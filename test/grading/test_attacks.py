@@ -95,10 +95,12 @@ def one_truth(truths, monkeypatch):
     ask = children._ask_reference
 
     def remembered(request, what, called):
-        new = [one for one in called if (what, request.reference.name, one.case.id) not in truths]
-        for one, answer in zip(new, ask(request, what, new) if new else ()):
-            truths[what, request.reference.name, one.case.id] = answer
-        return [truths[what, request.reference.name, one.case.id] for one in called]
+        # What is drawn follows from a case's place too, which its file tells.
+        keys = [(what, request.reference.text, one.case.id, one.file) for one in called]
+        new = [(key, one) for key, one in zip(keys, called) if key not in truths]
+        answers = ask(request, what, [one for _, one in new]) if new else ()
+        truths.update(zip((key for key, _ in new), answers))
+        return [truths[key] for key in keys]
 
     monkeypatch.setattr(children, "_ask_reference", remembered)
 
@@ -120,6 +122,7 @@ def request(workspace, name, **options):
 
 
 @pytest.mark.parametrize("name", [name for name, attack in ATTACKS.items() if attack.reads])
+@pytest.mark.usefixtures("one_truth")
 def test_its_text_convicts(workspace, name):
     verdict = grade(request(workspace, name, cases=("1 batch",)))
     assert not verdict.passed
@@ -168,6 +171,7 @@ def test_what_it_does_convicts_on_a_device(workspace, name):
     assert ATTACKS[name].shows in {fault.kind for fault in verdict.faults}, "\n".join(map(str, verdict.faults))
 
 
+@pytest.mark.usefixtures("one_truth")
 def test_right_numbers_are_told_from_a_kernel(workspace):
     verdict = grade(request(workspace, "plain_pytorch", static=False))
     kinds = {fault.kind for fault in verdict.faults}
@@ -176,6 +180,7 @@ def test_right_numbers_are_told_from_a_kernel(workspace):
     assert verdict.margins
 
 
+@pytest.mark.usefixtures("one_truth")
 def test_an_operator_that_is_registered_must_pass_opcheck(workspace):
     verdict = grade(request(workspace, "registers_an_operator", static=False, cases=("1 batch",)))
     (fault,) = (fault for fault in verdict.faults if fault.kind == "fails torch.library.opcheck")
@@ -183,12 +188,14 @@ def test_an_operator_that_is_registered_must_pass_opcheck(workspace):
     assert ("torch.library.opcheck", "broken") in [(c.name, c.outcome) for c in verdict.contracts]
 
 
+@pytest.mark.usefixtures("one_truth")
 def test_no_secret_reaches_a_candidate(workspace, monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "a secret that no child may see")
     verdict = grade(request(workspace, "reads_the_environment", static=False))
     assert "the key is None" in str(verdict.faults)
 
 
+@pytest.mark.usefixtures("one_truth")
 def test_what_a_candidate_forks_does_not_outlive_it(workspace):
     grade(request(workspace, "forks", static=False, cases=("1 batch",)))
     left = [pid for pid in os.listdir("/proc") if pid.isdigit() and _runs_in(pid, workspace)]
@@ -207,12 +214,14 @@ def test_an_honest_file_has_no_findings():
         assert read_files(path, ROOT) == ()
 
 
+@pytest.mark.usefixtures("one_truth")
 def test_all_of_a_text_is_accepted_for_code_that_one_trusts_and_behaviour_is_not(workspace):
     verdict = grade(request(workspace, "decoy_functional", allow=("all",), cases=("1 batch",)))
     assert {fault.kind for fault in verdict.faults} == {"computes with PyTorch instead of a kernel"}
     assert "import torch.nn.functional" in verdict.accepted
 
 
+@pytest.mark.usefixtures("one_truth")
 def test_offsets_in_32_bits_are_told_beside_what_the_kernel_does(workspace):
     verdict = grade(request(workspace, "int32_offsets", cases=("1 batch",)))
     assert verdict.cases == 2
