@@ -106,10 +106,7 @@ def _measure(spec: BenchmarkSpec, sweep: Sweep, options: Options) -> int:
     setting = _setting(spec, wanted, options, options.metrics)
     if options.compile_first:
         _compile(setting)
-    with device_lock():
-        setting = replace(setting, bandwidth=copy_bandwidth())
-        _say(f"{spec.kernel_name} on {gpu}, {options.dtype}, copy bandwidth {setting.bandwidth / 1e12:.2f} TB/s")
-        return _measure_points(setting, options, gpu)
+    return _measure_points(setting, options, gpu)
 
 
 def _compile(setting: Setting) -> None:
@@ -125,25 +122,38 @@ def _measure_points(setting: Setting, options: Options, gpu: str) -> int:
     spec, sweep = setting.spec, setting.sweep
     # Imported modules are a million objects, which every collection between two measurements would visit again.
     gc.freeze()
-    fit, left_out = fitting(setting)
+    with device_lock():
+        setting = replace(setting, bandwidth=copy_bandwidth())
+        # What was compiled has run once already.
+        fit, left_out = (tuple(sweep.points), ()) if options.compile_first else fitting(setting)
+    _say(f"{spec.kernel_name} on {gpu}, {options.dtype}, copy bandwidth {setting.bandwidth / 1e12:.2f} TB/s")
     for x in left_out:
         print(f"{sweep.x_name}={x}: left out, it would not fit into the device's memory")
     for x in fit:
-        before = device_state()
         try:
-            series = measure_at(setting, x)
+            series, under = _alone_at(setting, x)
         except torch.OutOfMemoryError:
             print(f"{sweep.x_name}={x}: left out, the device ran out of memory")
             continue
         rows = to_rows(spec, sweep, options.dtype, x, series, gpu)
         kept = sampled.path_beside(options.out, spec.kernel_name)
-        values = [one.samples for one in series]
-        sampled.keep(kept, rows, values, _circumstances(setting, before))
+        sampled.keep(kept, rows, [one.samples for one in series], under)
         append(options.out, rows, options.overwrite)
         _print_point(sweep, x, series)
         for flag in measured.flags(rows, measured.pairs(rows)):
             _say(f"CATASTROPHIC: {flag.text}")
     return PASSED
+
+
+def _alone_at(setting: Setting, x: int | str) -> tuple[list[Series], Circumstances]:
+    """The series at one x, while nobody else measures. Benchmarks that wait for the device take turns, an x each."""
+    with device_lock():
+        before = device_state()
+        series = measure_at(setting, x)
+        under = Circumstances(
+            _versions(), before, device_state(), _op_digest(setting.spec), no_replay=dict(setting.no_replay)
+        )
+    return series, under
 
 
 def _setting(spec: BenchmarkSpec, sweep: Sweep, options: Options, metrics: tuple[str, ...]) -> Setting:
@@ -162,14 +172,13 @@ def _noise(spec: BenchmarkSpec, sweep: Sweep, options: Options) -> int:
         _compile(setting)
     with device_lock():
         setting = replace(setting, bandwidth=copy_bandwidth())
-        for x in sweep.points:
-            before = device_state()
-            series = [one for one in measure_at(setting, x) if one.metric in metrics]
-            rows = to_rows(twice, sweep, options.dtype, x, series, torch.cuda.get_device_name())
-            kept = sampled.path_beside(options.out, spec.kernel_name, noise=True)
-            values = [one.samples for one in series]
-            sampled.keep(kept, rows, values, _circumstances(setting, before))
-            verdicts += [found.verdict for found in _print_point(sweep, x, series)]
+    for x in sweep.points:
+        measured_at, under = _alone_at(setting, x)
+        series = [one for one in measured_at if one.metric in metrics]
+        rows = to_rows(twice, sweep, options.dtype, x, series, torch.cuda.get_device_name())
+        kept = sampled.path_beside(options.out, spec.kernel_name, noise=True)
+        sampled.keep(kept, rows, [one.samples for one in series], under)
+        verdicts += [found.verdict for found in _print_point(sweep, x, series)]
     counts = ", ".join(f"{verdicts.count(word)} {word}" for word in dict.fromkeys(verdicts))
     _say(f"{spec.kernel_name} against itself: {counts}")
     return KERNEL_FAILED if {"faster", "slower"} & set(verdicts) else PASSED
@@ -177,10 +186,6 @@ def _noise(spec: BenchmarkSpec, sweep: Sweep, options: Options) -> int:
 
 def _say(text: str) -> None:
     print(text, flush=True)
-
-
-def _circumstances(setting: Setting, before: dict[str, str]) -> Circumstances:
-    return Circumstances(_versions(), before, device_state(), _op_digest(setting.spec), dict(setting.no_replay))
 
 
 def _versions() -> dict[str, str]:

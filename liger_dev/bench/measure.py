@@ -64,7 +64,8 @@ def compile_at(setting: Setting, x: int | str) -> None:
     mode = "forward" if setting.modes == ("forward",) else "full"
     point = _Point(setting, x)
     point.each("compiling", lambda function: _run_once(eager_pass(function, point.inputs(), mode)))
-    if "device_time" in setting.metrics:
+    # What can't be captured at one size can't be at another.
+    if "device_time" in setting.metrics and x == next(iter(setting.sweep.points)):
         point.each(
             "device_time", lambda function: graph_pass(function, point.inputs(), mode), except_for=setting.no_replay
         )

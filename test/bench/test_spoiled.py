@@ -99,6 +99,14 @@ def test_a_capture_is_tried_before_anyone_waits_for_the_device(device, tmp_path)
     assert len(device) == 1 and "--no-replay" in device[0]
 
 
+def test_benchmarks_that_wait_for_the_device_take_turns_at_each_size(device, tmp_path, monkeypatch):
+    turns, lock = [], harness.device_lock
+    monkeypatch.setattr(harness, "device_lock", lambda shared=False: turns.append(shared) or lock())
+    assert run(_spec(tmp_path), ["--compile-first", "--modes", "full", "--out", str(tmp_path / "all.csv")]) == 0
+    # Compiled beside others; the bandwidth and two sizes alone.
+    assert turns == [True, False, False, False]
+
+
 def test_the_kernel_itself_may_be_the_one_that_can_t_be_captured(device, tmp_path):
     spec, out = _spec(tmp_path, liger=_waits), tmp_path / "all.csv"
     assert run(spec, ["--out", str(out)]) == 0
