@@ -19,6 +19,7 @@ from liger_dev.errors import KernelFailed
 
 # As many as a sweep's warm-up and samples together.
 CALLS = 30
+STREAM_CALLS = 5
 # An output in bfloat16 is apart from another order of operations by some units in the last place.
 AGREEMENT = 0.05
 # Waiting for an idle device takes some microseconds.
@@ -47,16 +48,23 @@ def check_outputs(kernel: Provider, reference: Provider, inputs: Sequence[Any], 
 
 
 def check_streams(kernel: Provider, inputs: Sequence[Any], where: str) -> None:
-    """Raises KernelFailed if the kernel's call leaves work on other streams than the current one, which is timed."""
-    seen, unseen = stream_times(
-        lambda: kernel(*inputs), torch.cuda.current_stream().synchronize, torch.cuda.synchronize
-    )
-    if unseen > max(_IDLE_MS, seen / 4):
+    """Raises KernelFailed if the kernel's calls leave work on other streams than the current one, which is timed.
+
+    Of several calls the middle one counts: a process that had to wait for its core looks the same once.
+    """
+    wait = torch.cuda.current_stream().synchronize, torch.cuda.synchronize
+    times = [stream_times(lambda: kernel(*inputs), *wait) for _ in range(STREAM_CALLS)]
+    seen, unseen = sorted(times, key=lambda one: one[1] - _allowed(one[0]))[STREAM_CALLS // 2]
+    if unseen > _allowed(seen):
         raise KernelFailed(
             f"{unseen:.3f} ms of its work ran on after the {seen:.3f} ms of the timed stream",
             where,
             "let it launch on the current stream alone, and wait there for what runs elsewhere",
         )
+
+
+def _allowed(seen: float) -> float:
+    return max(_IDLE_MS, seen / 4)
 
 
 def stream_times(

@@ -81,6 +81,20 @@ def test_time_on_other_streams_is_told_from_time_on_this_one(monkeypatch):
     assert times == pytest.approx((2, 28))
 
 
+def test_a_process_that_once_waited_for_its_core_is_no_kernel_that_hides_work(monkeypatch):
+    class Stream:
+        synchronize = None
+
+    monkeypatch.setattr(torch.cuda, "current_stream", Stream)
+    for late, refused in (([5.0, 0.01, 0.01, 7.0, 0.01], False), ([5.0, 0.01, 5.0, 7.0, 0.01], True)):
+        monkeypatch.setattr(honesty, "stream_times", lambda *given, late=late: (1.0, late.pop()))
+        if refused:
+            with pytest.raises(KernelFailed, match=r"5.000 ms of its work ran on after the 1.000 ms"):
+                check_streams(reference, inputs(), "a test")
+        else:
+            check_streams(reference, inputs(), "a test")
+
+
 @pytest.mark.gpu
 def test_work_on_a_side_stream_is_refused():
     side = torch.cuda.Stream()
