@@ -56,6 +56,9 @@ class SizeDemands:
     def reaching(self, axis: str | int, size: int) -> int:
         return max([size, *(number for name, number in self.least.items() if _axis(name) == _axis(axis))])
 
+    def fitting(self, axis: str | int, size: int) -> int:
+        return _rounded(self.reaching(axis, size), self.multiple(_axis(axis)))
+
     def parts(self, whole: str) -> list[str]:
         return [_axis(part) for part, name in self.limits.items() if _axis(name) == whole]
 
@@ -217,7 +220,7 @@ def _other_sizes(reference: Reference, batch: Batch, columns: str, demands: Size
 
 def _default_sizes(batch: Batch, sizes: Sizes, others: Mapping[str, int], demands: SizeDemands) -> list[str]:
     shape = (2,) * (len(batch) - 2) + (2, 3) if len(batch) > 1 else (6,)
-    shape = tuple(map(demands.reaching, batch, shape))
+    shape = tuple(map(demands.fitting, batch, shape))
     return [
         *([f"batch={shape}"] if batch else []),
         *([f"{sizes.columns}={sizes(6 if sizes.are_rows else 127)}"] if sizes.columns else []),
@@ -244,7 +247,7 @@ def _cases(
         size = sizes(math.prod(shape) if sizes.are_rows else odd)
         if any_rank and 0 in shape and any(demands.reaching(axis, 0) for axis in batch):
             continue
-        lead = shape if any_rank else tuple(map(demands.reaching, batch, _at_rank(shape, len(batch))))
+        lead = shape if any_rank else tuple(map(demands.fitting, batch, _at_rank(shape, len(batch))))
         if not batch:
             rows.append(str(size))
         elif not sizes.columns:

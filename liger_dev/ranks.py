@@ -30,7 +30,8 @@ _DIMENSION_CALLS = ("mean", "sum", "amax", "amin", "max", "min", "softmax", "log
                     "squeeze", "cumsum", "norm", "var", "std", "prod", "argmax", "size", "chunk", "split", "cat",
                     "flatten")  # fmt: skip
 _RANK_CALLS = ("view", "reshape", "permute", "transpose", "t", "einsum", "movedim", "swapaxes", "bmm", "group_norm",
-               "instance_norm", "batch_norm", "cross_entropy", "nll_loss", "multi_margin_loss", "prelu")  # fmt: skip
+               "instance_norm", "batch_norm", "channel_shuffle", "cross_entropy", "nll_loss",
+               "multi_margin_loss", "prelu")  # fmt: skip
 # They refuse parameters of another dtype than the input's, on some devices at least.
 _ONE_DTYPE_CALLS = ("layer_norm", "rms_norm", "group_norm", "instance_norm", "batch_norm", "prelu", "linear")
 # They go over dimension 1 unless they are told another one.

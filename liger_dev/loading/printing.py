@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from liger_dev.compiler.trace import quiet
+from liger_dev.errors import BadInput
 from liger_dev.errors import Unsupported
 from liger_dev.loading.operation import Bound
 from liger_dev.loading.operation import Operation
@@ -36,6 +37,9 @@ def print_reference(name: str, operation: Operation, origin: str, folder: Path) 
         BadInput: torch.export can't trace it.
         Unsupported: an operation can't be printed, or the printed text computes something else.
     """
+    required = next((s.name for s in operation.scalars if s.default is None and s.type != "float"), "")
+    if required:
+        raise BadInput(f"the argument '{required}' has no value", origin, f"give it: --init {required}=VALUE")
     tagged = tuple(scalar for scalar in operation.scalars if scalar.type == "float")
     tags = {scalar.name: _tag(scalar, i) for i, scalar in enumerate(tagged)}
     traced = operation.graph or trace_operation(operation, tags)
