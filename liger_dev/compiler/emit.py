@@ -45,14 +45,14 @@ class WholeRows(Statements):
             self.holds = len(rows) if self._reduced() else 0
 
     def _accumulate(self) -> None:
+        """Sums over rows: each row of a step has one of its own until the end, which spares a reduction a step, and digits."""
         for acc in self.spec.accumulators:
             operand = acc.operand
             self.bind(operand)
             text = self.speller.text(operand)
             if self.row_lanes.of(operand) != 0.0 or not acc.value.axes and self.lanes.of(operand) != 0.0:
                 text = f"tl.where(mask, {text}, 0.0)"
-            reduced = f"tl.sum({text})" if self._in_one_number(acc) else f"tl.sum({text}, axis=0, keep_dims=True)"
-            self._guarded(acc.guard, f"{acc.name} += {reduced}")
+            self._guarded(acc.guard, f"{acc.name} += {f'tl.sum({text})' if self._in_one_number(acc) else text}")
 
     def _in_one_number(self, acc: Accumulator) -> bool:
         """Whether a program keeps a total as one number. Where nothing else waits for all of a program's lanes, each of
@@ -178,7 +178,8 @@ class WholeRows(Statements):
 
     def _persistent(self) -> list[str]:
         zeros = [
-            f"{a.name} = " + ("0.0" if self._in_one_number(a) else "tl.zeros((1, BLOCK_COLS), dtype=tl.float32)")
+            f"{a.name} = "
+            + ("0.0" if self._in_one_number(a) else "tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)")
             for a in self.spec.accumulators
         ]
         loop = [
@@ -204,7 +205,8 @@ class WholeRows(Statements):
         for acc in self.spec.accumulators:
             pointer = f"{acc.name}_partial_ptr + tl.program_id(0)"
             if acc.value.axes:
-                line = f"tl.store({pointer} * n_cols + cols, {acc.name}, mask=col_mask)"
+                columns = f"tl.sum({acc.name}, axis=0, keep_dims=True)"
+                line = f"tl.store({pointer} * n_cols + cols, {columns}, mask=col_mask)"
             elif self._in_one_number(acc):
                 line = f"tl.store({pointer}, {acc.name})"
             else:

@@ -100,6 +100,8 @@ class LoopedRows(Statements):
         for value in (*one.reductions, *(v for pair in one.online for v in pair)):
             self.speller.bound[value] = self.name_of(value)
         loop = [_loop(scans)]
+        if self.apart:
+            return [*before, "", *starts, *self._in_stretches(one, body)]
         if self.backwards:
             loop = [
                 "# Backwards, since the last block is the likeliest to be in the cache.",
@@ -110,8 +112,7 @@ class LoopedRows(Statements):
         if guard:
             self.speller.bound = known
             return ["", f"if {guard}:", *indented([*before, *starts, *loop, *indented(body)])]
-        ends = [line for value in one.reductions for line in self._end(value)]
-        return [*before, "", *starts, *loop, *indented(body), *ends]
+        return [*before, "", *starts, *loop, *indented(body)]
 
     def _carry(self, scan: Value) -> str:
         return f"{self.name_of(scan)}_before"
@@ -150,13 +151,18 @@ class LoopedRows(Statements):
         if value.op == "argmax":
             start = [f"{name} = tl.zeros((BLOCK_ROWS, 1), dtype=tl.int32)"]
             return [*start, f"{name}_value = {_zeros('max')}"]
-        if self.apart:
-            return [f"{name} = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)"]
         return [f"{name} = {_zeros(value.op)}"]
 
-    def _end(self, value: Value) -> list[str]:
-        name = self.name_of(value)
-        return [f"{name} = tl.sum({name}, axis=1, keep_dims=True)"] if self.apart else []
+    def _in_stretches(self, one: Pass, body: list[str]) -> list[str]:
+        """A loop over sums alone: in a stretch of blocks each lane adds up its own columns, then the row its lanes."""
+        names = [self.name_of(value) for value in one.reductions]
+        return [
+            "for stretch in range(0, n_cols, 32 * BLOCK_COLS):",
+            *(f"    {name}_lanes = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)" for name in names),
+            "    for start in range(stretch, tl.minimum(stretch + 32 * BLOCK_COLS, n_cols), BLOCK_COLS):",
+            *indented(indented(body)),
+            *(f"    {name} += tl.sum({name}_lanes, axis=1, keep_dims=True)" for name in names),
+        ]
 
     def _continue(self, value: Value) -> None:
         name, inner = self.name_of(value), self.padded(value)
@@ -169,7 +175,7 @@ class LoopedRows(Statements):
             ]
             return
         if self.apart:
-            self.block.body.append(f"{name} += {inner}")
+            self.block.body.append(f"{name}_lanes += {inner}")
             return
         reduced = f"tl.{value.op}({inner}, axis=1, keep_dims=True)"
         step = f"{name} += {reduced}" if value.op == "sum" else f"{name} = tl.{value.op}imum({name}, {reduced})"
@@ -205,8 +211,8 @@ def _guard(one: Pass) -> str:
 
 
 def _only_sums(one: Pass) -> bool:
-    """Whether a pass keeps no more than two sums: then each lane adds up its own columns, and the lanes are added up
-    after the loop. A long sum in one number a row would lose digits that a few thousand partial sums keep."""
+    """Whether a pass keeps no more than two sums: they may be long, and lose digits if one number takes block by block,
+    or if each lane takes thousands."""
     sums = all(value.op == "sum" for value in one.reductions)
     return sums and 0 < len(one.reductions) <= 2 and not one.online and not one.stores
 

@@ -1,5 +1,8 @@
 """Values in, the spelling that is precise enough for them out: a GPU's fast exponential and quotient are not always."""
 
+from collections.abc import Iterable
+
+from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Value
 from liger_dev.compiler.ops import OPS
 from liger_dev.compiler.signs import at_most_zero
@@ -21,3 +24,16 @@ def mean_below_root(root: Value) -> Value | None:
         return None
     mean = square.args[0].args[1]
     return mean if mean.op == "div" and mean.args[1].op == "size" else None
+
+
+def exact_quotients(graph: Graph, values: Iterable[Value]) -> frozenset[Value]:
+    """The quotients that must be rounded correctly, since errors that many of them share would not cancel."""
+    sought = {arg for v in graph.walk(graph.gradients.values()) if v.op == "eq" for arg in v.args if arg.op == "max"}
+    found = set()
+    for value in values:
+        found.add(mean_below_root(value))
+        if value.op == "div" and value.args[0].op == "exp" and value.args[0].args[0].op == "sub":
+            # Shares of a row whose gradient reaches the maximum as well, as what is left of a sum over all shares.
+            shift = value.args[0].args[0].args[1]
+            found.add(value if sought & set(graph.walk([shift])) else None)
+    return frozenset(value for value in found if value is not None)

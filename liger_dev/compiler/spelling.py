@@ -71,7 +71,11 @@ class Speller:
         if row.strength == ATOM and not value.axes:  # Triton's functions take tensors
             parts = [f"tl.cast({p}, tl.float32)" if a.op == "param" else p for p, a in zip(parts, value.args)]
         if value in self.exact:
-            return f"tl.div_rn({self.text(value.args[0])}, tl.cast({self.text(value.args[1])}, tl.float32))", ATOM
+            above, below = map(self.text, value.args)
+            return (
+                f"tl.div_rn({above}, {f'tl.cast({below}, tl.float32)' if value.args[1].op == 'size' else below})",
+                ATOM,
+            )
         return triton_text(value).format(*parts), row.strength
 
     def operand(self, value: Value, needs: int) -> str:

@@ -21,7 +21,7 @@ from liger_dev.compiler.naming import unique
 from liger_dev.compiler.ops import OPS
 from liger_dev.compiler.padding import Lane
 from liger_dev.compiler.padding import Lanes
-from liger_dev.compiler.precision import mean_below_root
+from liger_dev.compiler.precision import exact_quotients
 from liger_dev.compiler.schedule import KernelSpec
 from liger_dev.compiler.schedule import Place
 from liger_dev.compiler.schedule import Store
@@ -42,6 +42,7 @@ _RESERVED = {
     "block",
     "n_blocks",
     "start",
+    "stretch",
     "n_rows",
     "n_cols",
     "n_elements",
@@ -99,7 +100,7 @@ class Statements:
         self.singles = single_elements(graph, spec, roots)
         positions = (position for _, position in self.singles.values())
         self.values = sorted(graph.walk([*roots, *positions], [*spec.loads, *self.singles]), key=lambda v: v.index)
-        self.speller.exact = frozenset(mean for v in self.values if (mean := mean_below_root(v)) is not None)
+        self.speller.exact = exact_quotients(graph, self.values)
         self.uses = self._count_uses(roots)
         self.names = self._local_names()
         self.fills, self.lanes = self._choose_fills()

@@ -46,9 +46,19 @@ def test_a_difference_to_a_logsumexp_keeps_its_infinities():
     assert "nll = tl.where(kept, log_denominator - (picked - row_max), 0.0)" in text
 
 
-def test_long_sums_are_kept_in_lanes():
+def test_long_sums_are_taken_in_stretches():
     text = kernels(catalogue("group_norm"))
-    assert "dbias += dy" in text and "dbias = tl.sum(dbias, axis=1, keep_dims=True)" in text
+    assert "dbias_lanes += dy" in text and "dbias += tl.sum(dbias_lanes, axis=1, keep_dims=True)" in text
+
+
+def test_rows_of_a_step_have_sums_of_their_own():
+    text = kernels(catalogue("layer_norm"))
+    assert "dbias += dy" in text and "tl.sum(dbias, axis=0, keep_dims=True)" in text
+
+
+def test_shares_beside_a_gradient_of_their_maximum_are_exact():
+    assert "y = tl.div_rn(numerator, denominator)" in kernels(catalogue("softmax_plus_one"))
+    assert "div_rn" not in kernels(catalogue("softmax"))
 
 
 def test_a_rounded_output_is_not_saved_for_wider_gradients():

@@ -266,16 +266,18 @@ def _alibi_softmax_dslope_kernel(
     rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
     row_mask = rows < n_rows
 
-    dslope = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
-    for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
-        mask = row_mask & (cols < n_cols)
-        total_offsets = (cols // n_T).to(tl.int64) * (n_T * n_rows) + rows * n_T + cols % n_T
+    dslope = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
+    for stretch in range(0, n_cols, 32 * BLOCK_COLS):
+        dslope_lanes = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
+        for start in range(stretch, tl.minimum(stretch + 32 * BLOCK_COLS, n_cols), BLOCK_COLS):
+            cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
+            mask = row_mask & (cols < n_cols)
+            total_offsets = (cols // n_T).to(tl.int64) * (n_T * n_rows) + rows * n_T + cols % n_T
 
-        total = tl.load(total_ptr + total_offsets, mask=mask, other=0.0)
+            total = tl.load(total_ptr + total_offsets, mask=mask, other=0.0)
 
-        dslope += total
-    dslope = tl.sum(dslope, axis=1, keep_dims=True)
+            dslope_lanes += total
+        dslope += tl.sum(dslope_lanes, axis=1, keep_dims=True)
 
     tl.store(dslope_ptr + rows, dslope, mask=row_mask)
 

@@ -149,18 +149,20 @@ def _attn_res_y_forward_kernel(
     rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
     row_mask = rows < n_rows
 
-    y = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
-    for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
-        mask = row_mask & (cols < n_cols)
-        values_offsets = cols.to(tl.int64) * n_rows + rows
-        shares_offsets = cols.to(tl.int64) * (n_T * n_B) + rows // n_H
+    y = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
+    for stretch in range(0, n_cols, 32 * BLOCK_COLS):
+        y_lanes = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
+        for start in range(stretch, tl.minimum(stretch + 32 * BLOCK_COLS, n_cols), BLOCK_COLS):
+            cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
+            mask = row_mask & (cols < n_cols)
+            values_offsets = cols.to(tl.int64) * n_rows + rows
+            shares_offsets = cols.to(tl.int64) * (n_T * n_B) + rows // n_H
 
-        values = tl.load(values_ptr + values_offsets, mask=mask, other=0.0).to(tl.float32)
-        shares = tl.load(shares_ptr + shares_offsets, mask=mask, other=0.0)
+            values = tl.load(values_ptr + values_offsets, mask=mask, other=0.0).to(tl.float32)
+            shares = tl.load(shares_ptr + shares_offsets, mask=mask, other=0.0)
 
-        y += shares * values
-    y = tl.sum(y, axis=1, keep_dims=True)
+            y_lanes += shares * values
+        y += tl.sum(y_lanes, axis=1, keep_dims=True)
 
     tl.store(y_ptr + rows, y, mask=row_mask)
 
@@ -236,8 +238,8 @@ def _attn_res_dvalues_backward_kernel(
     col_mask = cols < n_cols
     query = tl.load(query_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
     weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
-    dquery = tl.zeros((1, BLOCK_COLS), dtype=tl.float32)
-    dweight = tl.zeros((1, BLOCK_COLS), dtype=tl.float32)
+    dquery = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
+    dweight = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
 
     for block in tl.range(tl.program_id(0), tl.cdiv(n_rows, BLOCK_ROWS), tl.num_programs(0), num_stages=NUM_STAGES):
         rows = (tl.cast(block, tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
@@ -266,14 +268,20 @@ def _attn_res_dvalues_backward_kernel(
         if NEEDS_DVALUES:
             tl.store(dvalues_ptr + offsets, dvalues, mask=mask)
         if NEEDS_DQUERY:
-            dquery += tl.sum(keys * dscores, axis=0, keep_dims=True)
+            dquery += keys * dscores
         if NEEDS_DWEIGHT:
-            dweight += tl.sum(query * (values * product), axis=0, keep_dims=True)
+            dweight += query * (values * product)
 
     if NEEDS_DQUERY:
-        tl.store(dquery_partial_ptr + tl.program_id(0) * n_cols + cols, dquery, mask=col_mask)
+        tl.store(
+            dquery_partial_ptr + tl.program_id(0) * n_cols + cols, tl.sum(dquery, axis=0, keep_dims=True), mask=col_mask
+        )
     if NEEDS_DWEIGHT:
-        tl.store(dweight_partial_ptr + tl.program_id(0) * n_cols + cols, dweight, mask=col_mask)
+        tl.store(
+            dweight_partial_ptr + tl.program_id(0) * n_cols + cols,
+            tl.sum(dweight, axis=0, keep_dims=True),
+            mask=col_mask,
+        )
 
 
 @triton.jit
@@ -288,16 +296,18 @@ def _attn_res_sum_product_backward_kernel(
     rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
     row_mask = rows < n_rows
 
-    sum_product = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
-    for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
-        mask = row_mask & (cols < n_cols)
-        product_offsets = cols.to(tl.int64) * n_rows + rows
+    sum_product = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
+    for stretch in range(0, n_cols, 32 * BLOCK_COLS):
+        sum_product_lanes = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
+        for start in range(stretch, tl.minimum(stretch + 32 * BLOCK_COLS, n_cols), BLOCK_COLS):
+            cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
+            mask = row_mask & (cols < n_cols)
+            product_offsets = cols.to(tl.int64) * n_rows + rows
 
-        product = tl.load(product_ptr + product_offsets, mask=mask, other=0.0)
+            product = tl.load(product_ptr + product_offsets, mask=mask, other=0.0)
 
-        sum_product += product
-    sum_product = tl.sum(sum_product, axis=1, keep_dims=True)
+            sum_product_lanes += product
+        sum_product += tl.sum(sum_product_lanes, axis=1, keep_dims=True)
 
     tl.store(sum_product_ptr + rows, sum_product, mask=row_mask)
 

@@ -85,7 +85,7 @@ def _fused_add_rms_norm_backward_kernel(
     col_mask = cols < n_cols
     if not RELOAD:
         weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
-    dweight = tl.zeros((1, BLOCK_COLS), dtype=tl.float32)
+    dweight = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
 
     for block in tl.range(tl.program_id(0), tl.cdiv(n_rows, BLOCK_ROWS), tl.num_programs(0), num_stages=NUM_STAGES):
         rows = (tl.cast(block, tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
@@ -115,10 +115,14 @@ def _fused_add_rms_norm_backward_kernel(
         if NEEDS_DX:
             tl.store(dx_ptr + offsets, dx, mask=mask)
         if NEEDS_DWEIGHT:
-            dweight += tl.sum(dy * summed_hat.to(summed_ptr.dtype.element_ty).to(tl.float32), axis=0, keep_dims=True)
+            dweight += dy * summed_hat.to(summed_ptr.dtype.element_ty).to(tl.float32)
 
     if NEEDS_DWEIGHT:
-        tl.store(dweight_partial_ptr + tl.program_id(0) * n_cols + cols, dweight, mask=col_mask)
+        tl.store(
+            dweight_partial_ptr + tl.program_id(0) * n_cols + cols,
+            tl.sum(dweight, axis=0, keep_dims=True),
+            mask=col_mask,
+        )
 
 
 def fused_add_rms_norm_forward(x, residual, weight, eps):

@@ -251,22 +251,24 @@ def _group_norm_dweight_kernel(
     rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
     row_mask = rows < n_rows
 
-    dweight = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
-    for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
-        mask = row_mask & (cols < n_cols)
-        dy_offsets = (cols // n_T).to(tl.int64) * (n_T * n_rows) + rows * n_T + cols % n_T
-        sum_x_offsets = (cols // n_T).to(tl.int64) * n_C_0 + rows // n_C_1
+    dweight = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
+    for stretch in range(0, n_cols, 32 * BLOCK_COLS):
+        dweight_lanes = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
+        for start in range(stretch, tl.minimum(stretch + 32 * BLOCK_COLS, n_cols), BLOCK_COLS):
+            cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
+            mask = row_mask & (cols < n_cols)
+            dy_offsets = (cols // n_T).to(tl.int64) * (n_T * n_rows) + rows * n_T + cols % n_T
+            sum_x_offsets = (cols // n_T).to(tl.int64) * n_C_0 + rows // n_C_1
 
-        dy = tl.load(dy_ptr + dy_offsets, mask=mask, other=0.0).to(tl.float32)
-        x = tl.load(x_ptr + dy_offsets, mask=mask, other=0.0).to(tl.float32)
-        sum_x = tl.load(sum_x_ptr + sum_x_offsets, mask=mask, other=0.0)
-        rstd = tl.load(rstd_ptr + sum_x_offsets, mask=mask, other=0.0)
+            dy = tl.load(dy_ptr + dy_offsets, mask=mask, other=0.0).to(tl.float32)
+            x = tl.load(x_ptr + dy_offsets, mask=mask, other=0.0).to(tl.float32)
+            sum_x = tl.load(sum_x_ptr + sum_x_offsets, mask=mask, other=0.0)
+            rstd = tl.load(rstd_ptr + sum_x_offsets, mask=mask, other=0.0)
 
-        centered = x - sum_x / (n_C_1 * n_T)
-        x_hat = centered * rstd
-        dweight += dy * x_hat
-    dweight = tl.sum(dweight, axis=1, keep_dims=True)
+            centered = x - sum_x / (n_C_1 * n_T)
+            x_hat = centered * rstd
+            dweight_lanes += dy * x_hat
+        dweight += tl.sum(dweight_lanes, axis=1, keep_dims=True)
 
     tl.store(dweight_ptr + rows, dweight, mask=row_mask)
 
@@ -284,16 +286,18 @@ def _group_norm_dbias_kernel(
     rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
     row_mask = rows < n_rows
 
-    dbias = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
-    for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
-        mask = row_mask & (cols < n_cols)
-        dy_offsets = (cols // n_T).to(tl.int64) * (n_T * n_rows) + rows * n_T + cols % n_T
+    dbias = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
+    for stretch in range(0, n_cols, 32 * BLOCK_COLS):
+        dbias_lanes = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
+        for start in range(stretch, tl.minimum(stretch + 32 * BLOCK_COLS, n_cols), BLOCK_COLS):
+            cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
+            mask = row_mask & (cols < n_cols)
+            dy_offsets = (cols // n_T).to(tl.int64) * (n_T * n_rows) + rows * n_T + cols % n_T
 
-        dy = tl.load(dy_ptr + dy_offsets, mask=mask, other=0.0).to(tl.float32)
+            dy = tl.load(dy_ptr + dy_offsets, mask=mask, other=0.0).to(tl.float32)
 
-        dbias += dy
-    dbias = tl.sum(dbias, axis=1, keep_dims=True)
+            dbias_lanes += dy
+        dbias += tl.sum(dbias_lanes, axis=1, keep_dims=True)
 
     tl.store(dbias_ptr + rows, dbias, mask=row_mask)
 

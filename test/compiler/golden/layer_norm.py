@@ -92,8 +92,8 @@ def _layer_norm_backward_kernel(
     col_mask = cols < n_cols
     if not RELOAD:
         weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32) if HAS_WEIGHT else 1.0
-    dweight = tl.zeros((1, BLOCK_COLS), dtype=tl.float32)
-    dbias = tl.zeros((1, BLOCK_COLS), dtype=tl.float32)
+    dweight = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
+    dbias = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
 
     for block in tl.range(tl.program_id(0), tl.cdiv(n_rows, BLOCK_ROWS), tl.num_programs(0), num_stages=NUM_STAGES):
         rows = (tl.cast(block, tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
@@ -129,14 +129,20 @@ def _layer_norm_backward_kernel(
         if NEEDS_DX:
             tl.store(dx_ptr + offsets, dx, mask=mask)
         if NEEDS_DWEIGHT:
-            dweight += tl.sum(dy * x_hat, axis=0, keep_dims=True)
+            dweight += dy * x_hat
         if NEEDS_DBIAS:
-            dbias += tl.sum(dy, axis=0, keep_dims=True)
+            dbias += dy
 
     if NEEDS_DWEIGHT:
-        tl.store(dweight_partial_ptr + tl.program_id(0) * n_cols + cols, dweight, mask=col_mask)
+        tl.store(
+            dweight_partial_ptr + tl.program_id(0) * n_cols + cols,
+            tl.sum(dweight, axis=0, keep_dims=True),
+            mask=col_mask,
+        )
     if NEEDS_DBIAS:
-        tl.store(dbias_partial_ptr + tl.program_id(0) * n_cols + cols, dbias, mask=col_mask)
+        tl.store(
+            dbias_partial_ptr + tl.program_id(0) * n_cols + cols, tl.sum(dbias, axis=0, keep_dims=True), mask=col_mask
+        )
 
 
 def layer_norm_forward(x, weight, bias, eps):

@@ -84,7 +84,7 @@ def _modulated_rms_norm_backward_kernel(
     col_mask = cols < n_cols
     if not RELOAD:
         weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
-    dweight = tl.zeros((1, BLOCK_COLS), dtype=tl.float32)
+    dweight = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
 
     for block in tl.range(tl.program_id(0), tl.cdiv(n_rows, BLOCK_ROWS), tl.num_programs(0), num_stages=NUM_STAGES):
         rows = (tl.cast(block, tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
@@ -119,10 +119,14 @@ def _modulated_rms_norm_backward_kernel(
         if NEEDS_DX:
             tl.store(dx_ptr + offsets, dx, mask=mask)
         if NEEDS_DWEIGHT:
-            dweight += tl.sum(dy * x_hat * shifted, axis=0, keep_dims=True)
+            dweight += dy * x_hat * shifted
 
     if NEEDS_DWEIGHT:
-        tl.store(dweight_partial_ptr + tl.program_id(0) * n_cols + cols, dweight, mask=col_mask)
+        tl.store(
+            dweight_partial_ptr + tl.program_id(0) * n_cols + cols,
+            tl.sum(dweight, axis=0, keep_dims=True),
+            mask=col_mask,
+        )
 
 
 @triton.jit
@@ -143,20 +147,22 @@ def _modulated_rms_norm_dscale_kernel(
     weight_offsets = rows % n_H
     weight = tl.load(weight_ptr + weight_offsets, mask=row_mask, other=0.0).to(tl.float32)
 
-    dscale = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
-    for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
-        mask = row_mask & (cols < n_cols)
-        dy_offsets = rows // n_H * (n_H * n_cols) + cols.to(tl.int64) * n_H + rows % n_H
-        rstd_offsets = rows // n_H * n_cols + cols
+    dscale = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
+    for stretch in range(0, n_cols, 32 * BLOCK_COLS):
+        dscale_lanes = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
+        for start in range(stretch, tl.minimum(stretch + 32 * BLOCK_COLS, n_cols), BLOCK_COLS):
+            cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
+            mask = row_mask & (cols < n_cols)
+            dy_offsets = rows // n_H * (n_H * n_cols) + cols.to(tl.int64) * n_H + rows % n_H
+            rstd_offsets = rows // n_H * n_cols + cols
 
-        dy = tl.load(dy_ptr + dy_offsets, mask=mask, other=0.0).to(tl.float32)
-        x = tl.load(x_ptr + dy_offsets, mask=mask, other=0.0).to(tl.float32)
-        rstd = tl.load(rstd_ptr + rstd_offsets, mask=mask, other=0.0)
+            dy = tl.load(dy_ptr + dy_offsets, mask=mask, other=0.0).to(tl.float32)
+            x = tl.load(x_ptr + dy_offsets, mask=mask, other=0.0).to(tl.float32)
+            rstd = tl.load(rstd_ptr + rstd_offsets, mask=mask, other=0.0)
 
-        x_hat = x * rstd
-        dscale += dy * x_hat * weight
-    dscale = tl.sum(dscale, axis=1, keep_dims=True)
+            x_hat = x * rstd
+            dscale_lanes += dy * x_hat * weight
+        dscale += tl.sum(dscale_lanes, axis=1, keep_dims=True)
 
     tl.store(dscale_ptr + rows, dscale, mask=row_mask)
 

@@ -43,19 +43,21 @@ def _reduced_mse_loss_forward_kernel(
     rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
     row_mask = rows < n_rows
 
-    sum_loss = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
-    for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
-        mask = row_mask & (cols < n_cols)
-        offsets = rows * n_cols + cols
+    sum_loss = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
+    for stretch in range(0, n_cols, 32 * BLOCK_COLS):
+        sum_loss_lanes = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
+        for start in range(stretch, tl.minimum(stretch + 32 * BLOCK_COLS, n_cols), BLOCK_COLS):
+            cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
+            mask = row_mask & (cols < n_cols)
+            offsets = rows * n_cols + cols
 
-        x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
-        target = tl.load(target_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+            x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+            target = tl.load(target_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
 
-        difference = x - target
-        loss = difference * difference
-        sum_loss += loss
-    sum_loss = tl.sum(sum_loss, axis=1, keep_dims=True)
+            difference = x - target
+            loss = difference * difference
+            sum_loss_lanes += loss
+        sum_loss += tl.sum(sum_loss_lanes, axis=1, keep_dims=True)
 
     tl.store(sum_loss_ptr + rows, sum_loss, mask=row_mask)
 

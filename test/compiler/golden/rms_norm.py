@@ -78,7 +78,7 @@ def _rms_norm_backward_kernel(
     col_mask = cols < n_cols
     if not RELOAD:
         weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
-    dweight = tl.zeros((1, BLOCK_COLS), dtype=tl.float32)
+    dweight = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
 
     for block in tl.range(tl.program_id(0), tl.cdiv(n_rows, BLOCK_ROWS), tl.num_programs(0), num_stages=NUM_STAGES):
         rows = (tl.cast(block, tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
@@ -106,10 +106,14 @@ def _rms_norm_backward_kernel(
         if NEEDS_DX:
             tl.store(dx_ptr + offsets, dx, mask=mask)
         if NEEDS_DWEIGHT:
-            dweight += tl.sum(dy * x_hat.to(x_ptr.dtype.element_ty).to(tl.float32), axis=0, keep_dims=True)
+            dweight += dy * x_hat.to(x_ptr.dtype.element_ty).to(tl.float32)
 
     if NEEDS_DWEIGHT:
-        tl.store(dweight_partial_ptr + tl.program_id(0) * n_cols + cols, dweight, mask=col_mask)
+        tl.store(
+            dweight_partial_ptr + tl.program_id(0) * n_cols + cols,
+            tl.sum(dweight, axis=0, keep_dims=True),
+            mask=col_mask,
+        )
 
 
 def rms_norm_forward(x, weight, eps, offset):

@@ -60,16 +60,18 @@ def _ternary_weights_row_total_forward_kernel(
     rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
     row_mask = rows < n_rows
 
-    row_total = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
-    for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
-        mask = row_mask & (cols < n_cols)
-        offsets = rows * n_cols + cols
+    row_total = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
+    for stretch in range(0, n_cols, 32 * BLOCK_COLS):
+        row_total_lanes = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
+        for start in range(stretch, tl.minimum(stretch + 32 * BLOCK_COLS, n_cols), BLOCK_COLS):
+            cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
+            mask = row_mask & (cols < n_cols)
+            offsets = rows * n_cols + cols
 
-        x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+            x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
 
-        row_total += tl.abs(x)
-    row_total = tl.sum(row_total, axis=1, keep_dims=True)
+            row_total_lanes += tl.abs(x)
+        row_total += tl.sum(row_total_lanes, axis=1, keep_dims=True)
 
     tl.store(row_total_ptr + rows, row_total, mask=row_mask)
 

@@ -75,7 +75,7 @@ def _token_shift_backward_kernel(
     cols = (tl.program_id(1).to(tl.int64) * BLOCK_COLS + tl.arange(0, BLOCK_COLS))[None, :]
     col_mask = cols < n_cols
     mix = tl.load(mix_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
-    dmix = tl.zeros((1, BLOCK_COLS), dtype=tl.float32)
+    dmix = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
 
     for block in tl.range(tl.program_id(0), tl.cdiv(n_rows, BLOCK_ROWS), tl.num_programs(0), num_stages=NUM_STAGES):
         rows = (tl.cast(block, tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
@@ -94,10 +94,12 @@ def _token_shift_backward_kernel(
         if NEEDS_DX:
             tl.store(dx_ptr + offsets, dx, mask=mask)
         if NEEDS_DMIX:
-            dmix += tl.sum(dy * (previous - x), axis=0, keep_dims=True)
+            dmix += dy * (previous - x)
 
     if NEEDS_DMIX:
-        tl.store(dmix_partial_ptr + tl.program_id(0) * n_cols + cols, dmix, mask=col_mask)
+        tl.store(
+            dmix_partial_ptr + tl.program_id(0) * n_cols + cols, tl.sum(dmix, axis=0, keep_dims=True), mask=col_mask
+        )
 
 
 def token_shift_forward(x, mix):
