@@ -83,9 +83,9 @@ def _dyt_backward_kernel(
     col_mask = cols < n_cols
     alpha = tl.load(alpha_ptr).to(tl.float32)
     gamma = tl.load(gamma_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
-    dalpha = tl.zeros((1, BLOCK_COLS), dtype=tl.float32)
-    dgamma = tl.zeros((1, BLOCK_COLS), dtype=tl.float32)
-    dbeta = tl.zeros((1, BLOCK_COLS), dtype=tl.float32)
+    dalpha = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
+    dgamma = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
+    dbeta = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
 
     for block in tl.range(tl.program_id(0), tl.cdiv(n_rows, BLOCK_ROWS), tl.num_programs(0), num_stages=NUM_STAGES):
         rows = (tl.cast(block, tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
@@ -104,18 +104,22 @@ def _dyt_backward_kernel(
         if NEEDS_DX:
             tl.store(dx_ptr + offsets, dx, mask=mask)
         if NEEDS_DALPHA:
-            dalpha += tl.sum(dsquashed * x * difference, axis=0, keep_dims=True)
+            dalpha += dsquashed * x * difference
         if NEEDS_DGAMMA:
-            dgamma += tl.sum(dy * squashed, axis=0, keep_dims=True)
+            dgamma += dy * squashed
         if NEEDS_DBETA:
-            dbeta += tl.sum(dy, axis=0, keep_dims=True)
+            dbeta += dy
 
     if NEEDS_DALPHA:
         tl.store(dalpha_partial_ptr + tl.program_id(0) * tl.num_programs(1) + tl.program_id(1), tl.sum(dalpha))
     if NEEDS_DGAMMA:
-        tl.store(dgamma_partial_ptr + tl.program_id(0) * n_cols + cols, dgamma, mask=col_mask)
+        tl.store(
+            dgamma_partial_ptr + tl.program_id(0) * n_cols + cols, tl.sum(dgamma, axis=0, keep_dims=True), mask=col_mask
+        )
     if NEEDS_DBETA:
-        tl.store(dbeta_partial_ptr + tl.program_id(0) * n_cols + cols, dbeta, mask=col_mask)
+        tl.store(
+            dbeta_partial_ptr + tl.program_id(0) * n_cols + cols, tl.sum(dbeta, axis=0, keep_dims=True), mask=col_mask
+        )
 
 
 def dyt_forward(x, alpha, gamma, beta):

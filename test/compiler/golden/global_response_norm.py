@@ -105,16 +105,18 @@ def _global_response_norm_norm_forward_kernel(
     rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
     row_mask = rows < n_rows
 
-    sum_of_squares = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
-    for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
-        mask = row_mask & (cols < n_cols)
-        x_offsets = rows // n_C * (n_C * n_cols) + cols.to(tl.int64) * n_C + rows % n_C
+    sum_of_squares = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
+    for stretch in range(0, n_cols, 32 * BLOCK_COLS):
+        sum_of_squares_lanes = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
+        for start in range(stretch, tl.minimum(stretch + 32 * BLOCK_COLS, n_cols), BLOCK_COLS):
+            cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
+            mask = row_mask & (cols < n_cols)
+            x_offsets = rows // n_C * (n_C * n_cols) + cols.to(tl.int64) * n_C + rows % n_C
 
-        x = tl.load(x_ptr + x_offsets, mask=mask, other=0.0).to(tl.float32)
+            x = tl.load(x_ptr + x_offsets, mask=mask, other=0.0).to(tl.float32)
 
-        sum_of_squares += x * x
-    sum_of_squares = tl.sum(sum_of_squares, axis=1, keep_dims=True)
+            sum_of_squares_lanes += x * x
+        sum_of_squares += tl.sum(sum_of_squares_lanes, axis=1, keep_dims=True)
 
     norm = tl.sqrt(sum_of_squares + eps)
     tl.store(norm_ptr + rows, norm, mask=row_mask)
@@ -210,8 +212,8 @@ def _global_response_norm_dx_backward_kernel(
     cols = (tl.program_id(1).to(tl.int64) * BLOCK_COLS + tl.arange(0, BLOCK_COLS))[None, :]
     col_mask = cols < n_cols
     gamma = tl.load(gamma_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
-    dgamma = tl.zeros((1, BLOCK_COLS), dtype=tl.float32)
-    dbeta = tl.zeros((1, BLOCK_COLS), dtype=tl.float32)
+    dgamma = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
+    dbeta = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
 
     for block in tl.range(tl.program_id(0), tl.cdiv(n_rows, BLOCK_ROWS), tl.num_programs(0), num_stages=NUM_STAGES):
         rows = (tl.cast(block, tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
@@ -234,14 +236,18 @@ def _global_response_norm_dx_backward_kernel(
         if NEEDS_DX:
             tl.store(dx_ptr + offsets, dx, mask=mask)
         if NEEDS_DGAMMA:
-            dgamma += tl.sum(dy * x * response, axis=0, keep_dims=True)
+            dgamma += dy * x * response
         if NEEDS_DBETA:
-            dbeta += tl.sum(dy, axis=0, keep_dims=True)
+            dbeta += dy
 
     if NEEDS_DGAMMA:
-        tl.store(dgamma_partial_ptr + tl.program_id(0) * n_cols + cols, dgamma, mask=col_mask)
+        tl.store(
+            dgamma_partial_ptr + tl.program_id(0) * n_cols + cols, tl.sum(dgamma, axis=0, keep_dims=True), mask=col_mask
+        )
     if NEEDS_DBETA:
-        tl.store(dbeta_partial_ptr + tl.program_id(0) * n_cols + cols, dbeta, mask=col_mask)
+        tl.store(
+            dbeta_partial_ptr + tl.program_id(0) * n_cols + cols, tl.sum(dbeta, axis=0, keep_dims=True), mask=col_mask
+        )
 
 
 @triton.jit
@@ -264,17 +270,19 @@ def _global_response_norm_dresponse_backward_kernel(
     gamma = tl.load(gamma_ptr + gamma_offsets, mask=row_mask, other=0.0).to(tl.float32)
     response = tl.load(response_ptr + rows, mask=row_mask, other=0.0)
 
-    dot = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
-    for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
-        mask = row_mask & (cols < n_cols)
-        dy_offsets = rows // n_C * (n_C * n_cols) + cols.to(tl.int64) * n_C + rows % n_C
+    dot = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
+    for stretch in range(0, n_cols, 32 * BLOCK_COLS):
+        dot_lanes = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
+        for start in range(stretch, tl.minimum(stretch + 32 * BLOCK_COLS, n_cols), BLOCK_COLS):
+            cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
+            mask = row_mask & (cols < n_cols)
+            dy_offsets = rows // n_C * (n_C * n_cols) + cols.to(tl.int64) * n_C + rows % n_C
 
-        dy = tl.load(dy_ptr + dy_offsets, mask=mask, other=0.0).to(tl.float32)
-        x = tl.load(x_ptr + dy_offsets, mask=mask, other=0.0).to(tl.float32)
+            dy = tl.load(dy_ptr + dy_offsets, mask=mask, other=0.0).to(tl.float32)
+            x = tl.load(x_ptr + dy_offsets, mask=mask, other=0.0).to(tl.float32)
 
-        dot += dy * x
-    dot = tl.sum(dot, axis=1, keep_dims=True)
+            dot_lanes += dy * x
+        dot += tl.sum(dot_lanes, axis=1, keep_dims=True)
 
     dresponse = dot * gamma
     product = response * dot * gamma
@@ -294,16 +302,18 @@ def _global_response_norm_mean_product_backward_looped_kernel(
     rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
     row_mask = rows < n_rows
 
-    dot = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
-    for start in range(0, n_cols, BLOCK_COLS):
-        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
-        mask = row_mask & (cols < n_cols)
-        offsets = rows * n_cols + cols
+    dot = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
+    for stretch in range(0, n_cols, 32 * BLOCK_COLS):
+        dot_lanes = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
+        for start in range(stretch, tl.minimum(stretch + 32 * BLOCK_COLS, n_cols), BLOCK_COLS):
+            cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
+            mask = row_mask & (cols < n_cols)
+            offsets = rows * n_cols + cols
 
-        product = tl.load(product_ptr + offsets, mask=mask, other=0.0)
+            product = tl.load(product_ptr + offsets, mask=mask, other=0.0)
 
-        dot += product
-    dot = tl.sum(dot, axis=1, keep_dims=True)
+            dot_lanes += product
+        dot += tl.sum(dot_lanes, axis=1, keep_dims=True)
 
     mean_product = dot / n_cols
     tl.store(mean_product_ptr + rows, mean_product, mask=row_mask)
