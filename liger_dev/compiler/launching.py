@@ -29,8 +29,8 @@ def launch_lines(host: Host, launch: Launch, device: str, stage: str, shapes: Sh
     looped = launch_lines(host, Launch(None, launch.looped), device, stage, shapes)
     own = [acc for acc in launch.single.accumulators if acc.value.axes and not acc.place.slices and not acc.add]
     made = [conditional(f"{acc.name} = {_sum_memory(host, acc, shapes, device)}", acc.guard) for acc in own]
-    several = host.texts[launch.single.name].holds > 1
-    limit = host.options.block_cols or ("LONG_HELD_ROW" if several else "LONG_ROW")
+    two = host.texts[launch.single.name].holds == 2
+    limit = host.options.block_cols or ("LONG_HELD_ROW" if two else "LONG_ROW")
     return [
         f"if n_cols <= {limit}:",
         *(f"    {line}" for line in single),
@@ -158,8 +158,8 @@ def _settings(host: Host, spec: KernelSpec, stage: str) -> str:
     one_row = ", max_rows=1" if not spec.layout.rows and "max_rows" not in chosen else ""
     if not spec.looped:
         return f"row_settings({'min(n_cols, PIECE_COLS)' if spec.pieces else 'n_cols'}{one_row}{chosen})"
-    several = ", tensors=2" if host.texts[spec.name].holds > 1 else ""
-    return "column_settings(n_rows, n_cols)" if strided(spec) else f"loop_settings(n_cols{one_row}{several})"
+    two = ", tensors=2" if host.texts[spec.name].holds == 2 else ""
+    return "column_settings(n_rows, n_cols)" if strided(spec) else f"loop_settings(n_cols{one_row}{two})"
 
 
 def _loaded(spec: KernelSpec) -> str:

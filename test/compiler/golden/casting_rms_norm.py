@@ -55,14 +55,14 @@ def _casting_rms_norm_forward_kernel(
     x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
 
     rstd = tl.rsqrt(tl.sum(x * x, axis=1, keep_dims=True) / n_cols + eps)
-    weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
     x_hat = x * rstd
+    tl.store(rstd_ptr + rows, rstd, mask=row_mask)
+    weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
     if casting_mode == "llama":
         y = weight * x_hat.to(x_ptr.dtype.element_ty).to(tl.float32)
     else:
         y = weight * x_hat
 
-    tl.store(rstd_ptr + rows, rstd, mask=row_mask)
     tl.store(y_ptr + offsets, y, mask=mask)
 
 

@@ -55,11 +55,11 @@ def _fused_add_rms_norm_forward_kernel(
     summed = (x + residual).to(summed_ptr.dtype.element_ty).to(tl.float32)
     tl.store(summed_ptr + offsets, summed, mask=mask)
     rstd = tl.rsqrt(tl.sum(summed * summed, axis=1, keep_dims=True) / n_cols + eps)
-    weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
     summed_hat = (summed * rstd).to(summed_ptr.dtype.element_ty).to(tl.float32)
+    tl.store(rstd_ptr + rows, rstd, mask=row_mask)
+    weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
     y = weight * summed_hat
 
-    tl.store(rstd_ptr + rows, rstd, mask=row_mask)
     tl.store(y_ptr + offsets, y, mask=mask)
 
 

@@ -16,7 +16,6 @@ import triton.language as tl
 
 from torch.autograd.function import once_differentiable
 
-from kernels.ops.utils import LONG_HELD_ROW
 from kernels.ops.utils import LONG_ROW
 from kernels.ops.utils import cdiv
 from kernels.ops.utils import check_divisible
@@ -58,13 +57,13 @@ def _group_norm_forward_kernel(
     sum_x = tl.sum(x, axis=1, keep_dims=True)
     centered = tl.where(mask, x - sum_x / n_cols, 0.0)
     rstd = tl.rsqrt(tl.sum(centered * centered, axis=1, keep_dims=True) / n_cols + eps)
-    weight = tl.load(weight_ptr + weight_offsets, mask=mask, other=0.0).to(tl.float32)
-    bias = tl.load(bias_ptr + weight_offsets, mask=mask, other=0.0).to(tl.float32)
     x_hat = centered * rstd
-    y = x_hat * weight + bias
-
     tl.store(sum_x_ptr + rows, sum_x, mask=row_mask)
     tl.store(rstd_ptr + rows, rstd, mask=row_mask)
+    weight = tl.load(weight_ptr + weight_offsets, mask=mask, other=0.0).to(tl.float32)
+    bias = tl.load(bias_ptr + weight_offsets, mask=mask, other=0.0).to(tl.float32)
+    y = x_hat * weight + bias
+
     tl.store(y_ptr + offsets, y, mask=mask)
 
 
@@ -366,7 +365,7 @@ def group_norm_backward(
     dy = dy.contiguous()
     n_rows, n_cols = dy.shape[-3] * num_groups, (dy.shape[-2] // num_groups) * dy.shape[-1]
     dx = torch.empty_like(x) if needs_dx else None
-    if n_cols <= LONG_HELD_ROW:
+    if n_cols <= LONG_ROW:
         BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
         with device_guard(dy.device):
             _group_norm_backward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
@@ -388,7 +387,7 @@ def group_norm_backward(
             )
     else:
         if needs_dx:
-            BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols, tensors=2)
+            BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)
             with device_guard(dy.device):
                 _group_norm_backward_looped_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
                     dy,

@@ -56,14 +56,14 @@ def _layer_norm_forward_kernel(
     mean = tl.sum(x, axis=1, keep_dims=True) / n_cols
     centered = tl.where(mask, x - mean, 0.0)
     variance = tl.sum(centered * centered, axis=1, keep_dims=True) / n_cols
-    weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32) if HAS_WEIGHT else 1.0
-    bias = tl.load(bias_ptr + cols, mask=col_mask, other=0.0).to(tl.float32) if HAS_BIAS else 0.0
     rstd = tl.rsqrt(variance + eps)
     x_hat = centered * rstd
-    y = x_hat * weight + bias
-
     tl.store(mean_ptr + rows, mean, mask=row_mask)
     tl.store(rstd_ptr + rows, rstd, mask=row_mask)
+    weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32) if HAS_WEIGHT else 1.0
+    bias = tl.load(bias_ptr + cols, mask=col_mask, other=0.0).to(tl.float32) if HAS_BIAS else 0.0
+    y = x_hat * weight + bias
+
     tl.store(y_ptr + offsets, y, mask=mask)
 
 

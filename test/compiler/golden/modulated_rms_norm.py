@@ -52,12 +52,12 @@ def _modulated_rms_norm_forward_kernel(
     x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
 
     rstd = tl.rsqrt(tl.sum(x * x, axis=1, keep_dims=True) / n_cols + eps)
+    x_hat = x * rstd
+    tl.store(rstd_ptr + rows, rstd, mask=row_mask)
     weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
     scale = tl.load(scale_ptr + scale_offsets, mask=mask, other=0.0).to(tl.float32)
-    x_hat = x * rstd
     y = weight * x_hat * (scale + 1.0)
 
-    tl.store(rstd_ptr + rows, rstd, mask=row_mask)
     tl.store(y_ptr + offsets, y, mask=mask)
 
 

@@ -48,11 +48,11 @@ def _rms_norm_forward_kernel(
     x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
 
     rstd = tl.rsqrt(tl.sum(x * x, axis=1, keep_dims=True) / n_cols + eps)
-    weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
     x_hat = (x * rstd).to(x_ptr.dtype.element_ty).to(tl.float32)
+    tl.store(rstd_ptr + rows, rstd, mask=row_mask)
+    weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
     y = (weight + offset) * x_hat
 
-    tl.store(rstd_ptr + rows, rstd, mask=row_mask)
     tl.store(y_ptr + offsets, y, mask=mask)
 
 
