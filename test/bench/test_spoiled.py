@@ -16,6 +16,8 @@ from liger_dev.bench.harness import run
 from liger_dev.bench.kernel_time import busy_ms
 from liger_dev.bench.limits import bytes_moved
 from liger_dev.bench.passes import Pass
+from liger_dev.bench.samples import path_beside
+from liger_dev.bench.samples import read as read_samples
 
 CAPTURED = "operation not permitted when stream is capturing"
 
@@ -105,6 +107,15 @@ def test_benchmarks_that_wait_for_the_device_take_turns_at_each_size(device, tmp
     assert run(_spec(tmp_path), ["--compile-first", "--modes", "full", "--out", str(tmp_path / "all.csv")]) == 0
     # Compiled beside others; the bandwidth and two sizes alone.
     assert turns == [True, False, False, False]
+
+
+def test_a_kernel_against_itself_waits_for_the_device_like_the_others(device, tmp_path, capsys):
+    out = tmp_path / "all.csv"
+    assert run(_spec(tmp_path), ["--noise", "--compile-first", "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert "product is compiled, and waits for the device" in printed and "product against itself: 12 same" in printed
+    kept = read_samples(path_beside(out, "product", noise=True))
+    assert {one.provider for one in kept} == {"liger", "liger_again"} and not out.exists()
 
 
 def test_the_kernel_itself_may_be_the_one_that_can_t_be_captured(device, tmp_path):
