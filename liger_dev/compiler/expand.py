@@ -46,8 +46,6 @@ def _rewrite(graph: Graph, value: Value, args: tuple[Value, ...], done: dict[Val
         if "infinite" in dict(value.attrs):  # infinity - infinity is NaN, where torch has infinity
             infinite = graph.make("eq", graph.make("abs", peak), graph.const(math.inf))
             logarithm = graph.where(infinite, graph.const(0.0), logarithm)
-            if "log_denominator" not in graph.names.values():
-                graph.names.setdefault(logarithm, "log_denominator")
         lse = graph.add(peak, logarithm)
         if lse not in graph.names and "lse" not in graph.names.values():
             graph.names[lse] = "lse"

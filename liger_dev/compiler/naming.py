@@ -72,6 +72,8 @@ def suggest(value: Value, names: Mapping[Value, str]) -> str:
             return f"minus_{args[0]}"
         case "round" if args[0]:
             return f"{args[0]}_rounded"
+        case "where" if value.args[2].op == "log":
+            return "logarithm"
         case "eq" | "ne" | "lt" | "le" | "gt" | "ge" | "and" | "or" | "not":
             return "condition"
     return _BY_OP.get(value.op, value.op)
