@@ -94,6 +94,94 @@ SHAPES = {"x": ("B", "C"), "target": ("B", "C"), "positive": ("C",)}
 def weighted_bce(x, target, positive):
     return F.binary_cross_entropy_with_logits(x, target, pos_weight=positive)
 """,
+    # The rest of each row is as long as the size that N would be traced with.
+    "first_columns": """
+SHAPES = {"x": ("B", "N", "T", "D"), "cos": ("T", 16), "sin": ("T", 16)}
+
+
+def first_columns(x, cos, sin):
+    turning, rest = x[..., :16], x[..., 16:]
+    first, second = turning.chunk(2, -1)
+    turned = turning * cos + torch.cat((-second, first), -1) * sin
+    return torch.cat((turned, rest), dim=-1)
+""",
+    # The width comes from a tensor that is wider than the first sizes that are tried.
+    "first_of_table": """
+SHAPES = {"x": ("B", "N", "T", "D"), "cos": ("T", "R"), "sin": ("T", "R")}
+
+
+def first_of_table(x, cos, sin):
+    width = cos.shape[-1]
+    turning, rest = x[..., :width], x[..., width:]
+    turned = turning * cos + torch.cat((-turning[..., width // 2 :], turning[..., : width // 2]), -1) * sin
+    return torch.cat((turned, rest), dim=-1)
+""",
+    # Pieces of fixed length that end at different places.
+    "different_pieces": """
+SHAPES = {"x": ("B", 12), "z": ("B", 12)}
+
+
+def different_pieces(x, z):
+    a = torch.cat([x[:, :4] * 2, torch.tanh(x[:, 4:])], -1)
+    b = torch.cat([torch.sigmoid(z[:, :6]), z[:, 6:] + 1], -1)
+    return a * b + x
+""",
+    # Each number of a table is used for two neighbours.
+    "repeated_neighbours": """
+SHAPES = {"x": ("B", "T", "N", "D"), "cos": ("T", "D/2"), "sin": ("T", "D/2")}
+
+
+def repeated_neighbours(x, cos, sin):
+    turned = torch.stack((-x[..., 1::2], x[..., ::2]), dim=-1).flatten(-2)
+    sin, cos = (torch.repeat_interleave(table[None, :, None, :], 2, 3) for table in (sin, cos))
+    return x * cos + turned * sin
+""",
+    # A range over half of an axis.
+    "own_frequencies": """
+SHAPES = {"x": ("B", "T", "N", "D"), "position": ("B", "T")}
+DTYPES = {"position": "int"}
+RANGES = {"position": "T"}
+
+
+def own_frequencies(x, position, base: float = 10000.0):
+    d = x.shape[-1]
+    frequency = base ** (-torch.arange(0, d, 2, dtype=torch.float32, device=x.device) / d)
+    angle = (position[..., None].float() * frequency)[:, :, None]
+    a, b = x[..., : d // 2], x[..., d // 2 :]
+    return torch.cat((a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()), -1)
+""",
+    # The running sum of what comes before; its first element is read for its shape alone.
+    "sums_before": """
+SHAPES = {"x": ("T", "V")}
+
+
+def sums_before(x):
+    sums = torch.cumsum(x, dim=-1)
+    return torch.cat([torch.zeros_like(sums[:, :1]), sums[:, :-1]], dim=-1) / (1 + sums[:, -1:].square())
+""",
+    # Positions in the whole tensor, in a kernel of rows.
+    "dropped_residual": """
+SHAPES = {"x": ("B", "T", "H"), "residual": ("B", "T", "H"), "weight": ("H",), "seed": (1,)}
+DTYPES = {"seed": "int"}
+
+
+def dropped_residual(x, residual, weight, seed, p: float = 0.1, eps: float = 1e-6):
+    position = torch.arange(x.numel(), device=x.device).view_as(x)
+    bits = (position ^ (position >> 16)) * 0x7FEB352D & 0xFFFFFFFF
+    bits = (bits ^ seed ^ (bits >> 15)) * 0x2C1B3C6D & 0xFFFFFFFF
+    keep = (bits >> 8).float() * 2.0**-24 >= p
+    h = residual + x * keep / (1 - p)
+    return h * torch.rsqrt(h.float().pow(2).mean(-1, keepdim=True) + eps).to(h.dtype) * weight, h
+""",
+    # Infinite logits, and the activation of an infinite number.
+    "infinite_logits": """
+SHAPES = {"x": ("B", "H"), "target": ("B", "H")}
+
+
+def infinite_logits(x, target):
+    far = torch.where(x > 1, float("inf"), torch.where(x < -1, float("-inf"), x))
+    return F.binary_cross_entropy_with_logits(x, target) + torch.where(x > 1, 0.0, F.hardswish(far)).sum()
+""",
 }
 SCRIPT = """
 import json, os, sys, tempfile
