@@ -131,7 +131,7 @@ def _adjoint(graph: Graph, value: Value, gradient: Value) -> list[Value | None]:
     rule = OPS[value.op].adjoint
     if rule is None:
         raise Unsupported(
-            f"{value.op} has no gradient rule", graph.lines.get(value, ""), "detach it where no gradient is wanted"
+            f"{value.op} has no gradient rule", graph.line_of(value), "detach it where no gradient is wanted"
         )
     return rule(graph, value, gradient)
 

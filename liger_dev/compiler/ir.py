@@ -310,6 +310,16 @@ class Graph:
         names = list(self.names.values())
         assert len(names) == len(set(names)), f"two values share a name: {sorted(names)}"
 
+    def line_of(self, value: Value) -> str:
+        """The source line that a value comes from, for a refusal: its own, else one of what it is made of, or used for."""
+        nearest = [value]
+        for one in nearest:
+            if self.lines.get(one):
+                return self.lines[one]
+            nearest += [arg for arg in one.args if arg not in nearest]
+        users = (self.lines.get(user, "") for user in self._values.values() if value in user.args)
+        return next((line for line in users if line), self.names.get(value, ""))
+
     def text(self) -> str:
         """One line a value: the graph as tests read it."""
         lines = []

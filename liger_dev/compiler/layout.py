@@ -234,7 +234,7 @@ def choose_layout(
     cols = min(reduced, key=len) if reduced else frozenset(order[-1:])
     for value in values:
         if value.op in SCANS and value not in stop and along(value) != cols:
-            raise Unsupported("a running sum beside reductions along other axes", graph.lines.get(value, ""))
+            raise Unsupported("a running sum beside reductions along other axes", graph.line_of(value))
     return Layout(tuple(a for a in order if a not in cols), tuple(a for a in order if a in cols))
 
 

@@ -260,7 +260,12 @@ def _lower_node(state: Lowering, node: Any, is_result: bool) -> Any:
         return pair
     if target not in ROWS:
         raise state.refuse("the compiler has no row for it", "see `liger-dev list --ops` for what it can express")
-    result = ROWS[target](state, *node.args, **node.kwargs)
+    try:
+        result = ROWS[target](state, *node.args, **node.kwargs)
+    except Unsupported as refusal:
+        if refusal.where.startswith("node "):
+            raise
+        raise state.refuse(refusal.what, refusal.todo) from refusal
     if isinstance(result, Term) and is_result and len(node.users) > 1 and result.dtype_of:
         # An output that is used further is used as it is stored, so that backward, which loads it, sees the same.
         result = Term(rounded(state, result.value, result.dtype_of), result.dims, result.dtype_of)

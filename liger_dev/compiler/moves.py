@@ -77,7 +77,7 @@ def came_back(graph: Graph, leaf: Value, gradient: Value) -> Value:
     dims = graph.dims_of(leaf.attr("name"))
     for position, piece in leaf.attr("slices"):
         if len(dims[position]) != 1 or piece.step != 1 and not piece.reversed:
-            raise Unsupported("overlapping reads of a dimension that is merged or strided", leaf.attr("name"))
+            raise Unsupported("overlapping reads of a dimension that is merged or strided", graph.line_of(leaf))
         gradient = _back(graph, leaf, gradient, dims[position][0], piece)
     return gradient
 
@@ -92,7 +92,7 @@ def _back(graph: Graph, leaf: Value, gradient: Value, axis: str, piece: Slice) -
         at = graph.add(graph.size([axis]), graph.const(piece.first)) if piece.after else graph.const(piece.first)
         return graph.where(graph.make("eq", index, at), gradient, graph.const(0.0))
     if piece.outside == "wrap" or piece.after or len(piece.axes) != 1 or not related(graph, piece.axes[0], axis):
-        raise Unsupported(f"overlapping reads of {axis}", leaf.attr("name"))
+        raise Unsupported(f"overlapping reads of {axis}", graph.line_of(leaf))
     return shifted(graph, gradient, piece.axes[0], axis, -piece.first)
 
 
@@ -150,7 +150,7 @@ class _Mover:
         return self.graph.rebuild(value, (self.run(arg) for arg in value.args))
 
     def refuse(self, value: Value, what: str) -> Unsupported:
-        return Unsupported(f"{what} read at other positions of {self.axis}", self.graph.lines.get(value, ""))
+        return Unsupported(f"{what} read at other positions of {self.axis}", self.graph.line_of(value))
 
     def leaf(self, value: Value) -> Value:
         graph, name = self.graph, value.attr("name")

@@ -61,7 +61,7 @@ class Slicer:
                 )
                 return g.add(g.mul(own, g.const(piece.step)), start)
             case "position":
-                raise Unsupported("a part of what depends on elements' positions in all of a tensor", "")
+                raise Unsupported("a part of what depends on elements' positions in all of a tensor", g.line_of(value))
             case "lt" if value.args[0].op == "index" and value.args[1].op == "const" and len(piece.axes) == 1:
                 return self._below(value, piece)
             case "cat" if value.attr("into") == (axis,):
@@ -69,9 +69,7 @@ class Slicer:
             case "cumsum" if axis == value.attr("axis") and not piece.axes and not set(piece.after) - {axis}:
                 return self._of_sums(value, axis, piece)
             case "cumsum" | "cumprod" if axis == value.attr("axis"):
-                raise Unsupported(
-                    "a slice of a running sum or product", g.lines.get(value, ""), "slice its input instead"
-                )
+                raise Unsupported("a slice of a running sum or product", g.line_of(value), "slice its input instead")
             case "sort" if axis == value.attr("axis"):
                 return self._of_sorted(value, axis, piece)
             case "softmax" | "log_softmax" if axis in value.attr("over"):
@@ -104,7 +102,7 @@ class Slicer:
     def _of_sorted(self, value: Value, axis: str, piece: Slice) -> Value:
         g = self.graph
         if piece.axes or set(piece.after) - {axis}:
-            raise Unsupported("several elements of a sorted row", g.lines.get(value, ""), "take one")
+            raise Unsupported("several elements of a sorted row", g.line_of(value), "take one")
         index = g.make("index", axes=frozenset({axis}), dtype="int", axis=axis)
         at = g.add(g.size([axis]), g.const(piece.first)) if piece.after else g.const(piece.first)
         return g.sum(g.where(g.make("eq", index, at), value, g.const(0.0)), [axis])
@@ -114,9 +112,9 @@ class Slicer:
         slices = dict(value.attr("slices"))
         outer = slices.get(position, Slice(self.graph.dims_of(value.attr("name"))[position]))
         if outer.outside or outer.reversed or outer.at:
-            raise Unsupported(f"a part of {axis} that is read at other positions", value.attr("name"))
+            raise Unsupported(f"a part of {axis} that is read at other positions", self.graph.line_of(value))
         if outer.step != 1 and piece.after:
-            raise Unsupported(f"a slice of a strided slice of {axis}", value.attr("name"))
+            raise Unsupported(f"a slice of a strided slice of {axis}", self.graph.line_of(value))
         slices[position] = outer.of(piece) if outer.axes == (axis,) else self._of_merged(value, outer, axis, piece)
         axes = (value.axes - {axis}) | set(piece.axes)
         return self.graph.input(
@@ -132,7 +130,7 @@ class Slicer:
             return Slice(before, outer.first + piece.first % int(size), outer.after, int(size))
         if outer.step == 1 == piece.step and not before and len(inner) == 1 and not piece.after and piece.first >= 0:
             return Slice((*piece.axes, *inner), outer.first, (*outer.after, *inner * piece.first))
-        raise Unsupported(f"a slice of a dimension that is merged or strided ({axis})", value.attr("name"))
+        raise Unsupported(f"a slice of a dimension that is merged or strided ({axis})", self.graph.line_of(value))
 
     def _piece(self, value: Value, piece: Slice) -> Value:
         """The slice of a concatenation: one of its pieces, or a part of one."""
@@ -140,10 +138,8 @@ class Slicer:
             if part == piece:
                 return arg
         if len(piece.axes) == 1 and any(piece.axes == p.axes for p in value.attr("slices")):
-            raise Unsupported(
-                "a slice of a concatenation that does not match its pieces", self.graph.lines.get(value, "")
-            )
-        raise Unsupported("a slice across the pieces of a concatenation", self.graph.lines.get(value, ""))
+            raise Unsupported("a slice of a concatenation that does not match its pieces", self.graph.line_of(value))
+        raise Unsupported("a slice across the pieces of a concatenation", self.graph.line_of(value))
 
 
 def lift(graph: Graph, slicer: Slicer) -> None:
@@ -174,11 +170,11 @@ def _lift(graph: Graph, slicer: Slicer, value: Value, args: list[Value]) -> Valu
         return value if tuple(args) == value.args else graph.rebuild(value, args)
     into, pieces = cats[0].attr("into"), cats[0].attr("slices")
     if value.op in ("argmax", *WHOLE_ROW) and set(value.attr("over")) & set(into):
-        raise Unsupported(f"{value.op} over a concatenation", graph.lines.get(value, ""), "reduce its pieces")
+        raise Unsupported(f"{value.op} over a concatenation", graph.line_of(value), "reduce its pieces")
     if value.op == "sort" and value.attr("axis") in into:
-        raise Unsupported("a sorted concatenation", graph.lines.get(value, ""))
+        raise Unsupported("a sorted concatenation", graph.line_of(value))
     if value.op in ("cumsum", "cumprod") and value.attr("axis") in into:
-        raise Unsupported("a running sum or product over a concatenation", graph.lines.get(value, ""))
+        raise Unsupported("a running sum or product over a concatenation", graph.line_of(value))
     if any(arg.attr("slices") != pieces for arg in cats if arg.attr("into") == into):
         args = _refined(graph, slicer, args, into)
         pieces = next(arg for arg in args if arg.op == "cat").attr("slices")
@@ -188,12 +184,12 @@ def _lift(graph: Graph, slicer: Slicer, value: Value, args: list[Value]) -> Valu
         for arg in args:
             if arg.op == "cat" and arg.attr("into") == into:
                 if arg.attr("slices") != pieces:
-                    raise Unsupported("two concatenations with different pieces meet", graph.lines.get(value, ""))
+                    raise Unsupported("two concatenations with different pieces meet", graph.line_of(value))
                 own.append(arg.args[i])
             elif len(into) == 1:
                 own.append(slicer.take(arg, into[0], piece))
             else:
-                raise Unsupported("a concatenation meets a merged dimension", graph.lines.get(value, ""))
+                raise Unsupported("a concatenation meets a merged dimension", graph.line_of(value))
         parts.append(own)
     if value.op in ("sum", "max") and set(value.attr("over")) & set(into):
         return _reduced(graph, value, into, pieces, [own[0] for own in parts])
@@ -257,7 +253,7 @@ def _reduced(graph: Graph, value: Value, into: tuple[str, ...], pieces: tuple[Sl
     total = results[0]
     first = dict(value.attrs).get("ties") == "first"
     if first and any(piece.step != 1 for piece in pieces):
-        raise Unsupported("the first of equal elements of interleaved pieces", graph.lines.get(value, ""))
+        raise Unsupported("the first of equal elements of interleaved pieces", graph.line_of(value))
     for other in results[1:]:
         if value.op == "sum":
             total = graph.add(total, other)
@@ -315,7 +311,7 @@ def _mixed(graph: Graph) -> dict[Value, Value]:
             continue
         positions = {position for v in cut for position, _ in v.attr("slices")}
         if len(positions) != 1:
-            raise Unsupported("an input is read whole and in slices of several dimensions", cut[0].attr("name"))
+            raise Unsupported("an input is read whole and in slices of several dimensions", graph.line_of(cut[0]))
         dims = next(i.dims for i in graph.inputs if i.name == cut[0].attr("name"))
         pieces = [(dict(v.attr("slices"))[min(positions)], v) for v in cut]
         pieces.sort(key=lambda p: (p[0].step == 1 and len(p[0].after), p[0].first))

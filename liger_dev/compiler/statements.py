@@ -249,7 +249,7 @@ class Statements:
         if not along(value) <= set(self.layout.cols):
             raise Unsupported(
                 f"a {value.op} over {', '.join(sorted(along(value)))} inside of what is computed for each row",
-                self.graph.lines.get(value, ""),
+                self.graph.line_of(value),
             )
         text = self.speller.text(operand)
         if self.lanes.of(operand) == fill:
@@ -276,7 +276,7 @@ class Statements:
         if not found:
             raise Unsupported(
                 f"a rounding to the dtype of {', '.join(like)} in a kernel that reads none of it",
-                self.graph.lines.get(value, ""),
+                self.graph.line_of(value),
                 "cast to the dtype of a tensor that the same value is made of",
             )
         return f"{found[0]}_ptr.dtype.element_ty"

@@ -33,7 +33,7 @@ def find_thresholds(graph: Graph, outputs: list[Output]) -> list[Output]:
             graph.names.setdefault(new, graph.names.pop(old))
     for value in graph.walk(o.value for o in found):
         if value.op == "sort":
-            raise Unsupported("a sorted row is used for more than a threshold", graph.lines.get(value, ""))
+            raise Unsupported("a sorted row is used for more than a threshold", graph.line_of(value))
     return found
 
 
@@ -92,5 +92,5 @@ def _meaning(graph: Graph, total: Value, free: Value, axis: str, length: int) ->
 
 def _kth(graph: Graph, value: Value, row: Value, axis: str, k: int) -> Value:
     if k > _LARGEST_K:
-        raise Unsupported(f"the {k}-th largest element of a row", graph.lines.get(value, ""), "take one near an end")
+        raise Unsupported(f"the {k}-th largest element of a row", graph.line_of(value), "take one near an end")
     return graph.make("kth_largest", row, over=(axis,), k=k)
