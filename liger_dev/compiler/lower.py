@@ -233,6 +233,11 @@ def _outputs(state: Lowering, results: list[Any]) -> list[Output]:
             raise state.refuse("an output is complex", "return torch.view_as_real of it")
         if node.op == "placeholder":
             raise state.refuse("an output is an input unchanged")
+        same = set(axes_of(term.dims)) - term.value.axes if term.value.dtype == "float" and term.value.axes else ()
+        if same and term.value.op != "cat":
+            raise state.refuse(
+                f"an output is the same along {', '.join(sorted(same))}", "leave it to the caller to expand"
+            )
         fallback = "y" if len(results) == 1 else f"y{i}"
         name = (names[i] if len(names) == len(results) else "") or state.graph.names.get(term.value, fallback)
         if name in {tensor.name for tensor in state.reference.tensors}:
