@@ -1,5 +1,7 @@
 """A reference and inputs in, its outcome in eager PyTorch and the truth in float64 out, with what float32 noise does to it."""
 
+import math
+
 from collections.abc import Callable
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -60,7 +62,8 @@ def _wide(value: Any) -> Any:
 class _Noise(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """What an operation computes in float64 is off by up to half a unit in the last place of float32.
 
-    So are the terms of a sum, which rounds more often than once, and the parts of composite operations.
+    So are the parts of composite operations, and the terms of a sum: of n terms, each is in log2(n) partial sums that
+    are rounded one by one, if halves are added up.
     """
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -68,17 +71,19 @@ class _Noise(TorchDispatchMode):  # type: ignore[no-untyped-call]
             with self:
                 return _COMPOSITES[func](*args, **(kwargs or {}))
         if func.overloadpacket in _SUMS:
-            args = (_perturbed(args[0]), *args[1:])
+            sums = func(*args, **(kwargs or {})).numel()
+            roundings = math.log2(max(2, args[0].numel() / max(1, sums)))
+            args = (_perturbed(args[0], math.sqrt(roundings)), *args[1:])
         result = func(*args, **(kwargs or {}))
         if func.overloadpacket in _PICKS or any(value.alias_info is not None for value in func._schema.returns):
             return result
         return tree_map_only(torch.Tensor, _perturbed, result)
 
 
-def _perturbed(x: torch.Tensor) -> torch.Tensor:
+def _perturbed(x: torch.Tensor, times: float = 1.0) -> torch.Tensor:
     if x.dtype != torch.float64:
         return x
-    return x * (1 + torch.finfo(torch.float32).eps / 2 * (2 * torch.rand_like(x) - 1))
+    return x * (1 + times * torch.finfo(torch.float32).eps / 2 * (2 * torch.rand_like(x) - 1))
 
 
 def in_float64(reference: Callable[..., Any]) -> Callable[..., Any]:
