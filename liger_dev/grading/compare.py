@@ -103,8 +103,9 @@ def _close(given: Given, name: str) -> tuple[Fault | None, Margin | None]:
     if actual is None or eager is None or true is None or not eager.is_floating_point() or not eager.numel():
         return None, None
     assert actual.is_floating_point(), "its dtype is eager's"
-    finite = torch.isfinite(true) & torch.isfinite(eager)
-    if (fault := _positions(given.id, name, actual, eager, true, finite)) is not None:
+    nearest = true.to(eager.dtype)  # infinite where the truth is beyond what the dtype holds
+    finite = torch.isfinite(nearest) & torch.isfinite(eager)
+    if (fault := _positions(given.id, name, actual, eager, nearest, finite)) is not None:
         return fault, None
     if name.startswith("gradient"):
         # What a mean divides by its size last was that much larger before: near the largest number it may overflow.
@@ -149,15 +150,13 @@ def _looks(actual: torch.Tensor, true: torch.Tensor) -> str:
 
 
 def _positions(
-    id: str, name: str, actual: torch.Tensor, eager: torch.Tensor, true: torch.Tensor, finite: torch.Tensor
+    id: str, name: str, actual: torch.Tensor, eager: torch.Tensor, nearest: torch.Tensor, finite: torch.Tensor
 ) -> Fault | None:
     """Infinities and NaNs stand where eager's or the true ones do, and nowhere else. Which of them a gradient becomes
     depends on how its formula is written: any will do where eager's and the true one are none."""
-    same = any(
-        torch.equal(_classes(actual[~finite]), _classes(wanted[~finite])) for wanted in (eager, true.to(eager.dtype))
-    )
+    same = any(torch.equal(_classes(actual[~finite]), _classes(wanted[~finite])) for wanted in (eager, nearest))
     if name.startswith("gradient") and not same:
-        neither = ~torch.isfinite(true) & ~torch.isfinite(eager)
+        neither = ~torch.isfinite(nearest) & ~torch.isfinite(eager)
         same = torch.equal(neither, ~finite) and not bool(torch.isfinite(actual[neither]).any())
     if not same:
         return Fault("wrong values", id, f"{name} has infinities or NaNs other than eager's")
