@@ -47,13 +47,13 @@ def liger_fused_add_rms_norm(x, residual, weight, eps=1e-6):
     """Residual addition, then RMS normalisation: summed = x + residual, y = weight * summed / rms(summed).
 
     Args:
-        x: (B, T, H), float32, bfloat16 or float16.
-        residual: (B, T, H), float32, bfloat16 or float16.
+        x: (..., H), float32, bfloat16 or float16.
+        residual: (..., H), float32, bfloat16 or float16.
         weight: (H,), float32, bfloat16 or float16.
 
     Returns:
-        y: (B, T, H), in the dtype that x and residual and weight promote to.
-        summed: (B, T, H), in the dtype that x and residual promote to.
+        y: (..., H), in the dtype that x and residual and weight promote to.
+        summed: (..., H), in the dtype that x and residual promote to.
     """
     return LigerFusedAddRmsNormFunction.apply(x, residual, weight, eps)
 

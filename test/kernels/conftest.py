@@ -18,6 +18,8 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "gpu: needs a CUDA device; skipped by name without one")
     # The interpreter computes masked lanes too, and NumPy warns of what they overflow.
     config.addinivalue_line("filterwarnings", "ignore::RuntimeWarning:triton")
+    # Of the reference's own calls, which torch warns of: no rows, mixed dtypes, what it means to change.
+    config.addinivalue_line("filterwarnings", "ignore::UserWarning:torch")
 
 
 def pytest_collection_modifyitems(items):
