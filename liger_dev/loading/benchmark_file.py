@@ -123,18 +123,27 @@ def _shaped(
     numbers: list[int],
     given: dict[str, Shape],
 ) -> Operation:
-    """The operation with the first naming of axes, and the fewest sizes fixed, that it runs with."""
+    """The operation with the first naming of axes, and the fewest sizes fixed, that it runs with.
+
+    A naming that fits at the usual sizes goes before one that needs a larger axis: an index that is short enough fits
+    anywhere. The naming that makes equal sizes one axis comes after both."""
     inputs = {t.name: tensors[n] for t, n in zip(operation.tensors, tensors)}
     wanted = {name: shape for name, shape in given.items() if name in inputs or name in own}
     failure: BadInput | None = None
-    tries = [row for axes in _namings(inputs, own) for row in enumerate(_fixings(axes, own, numbers))]
-    for _, (axes, sizes) in sorted(tries, key=lambda row: row[0]):
+    *usual, merged = _namings(inputs, own)
+    tries = [
+        ((fixing, naming is merged, larger), larger, row)
+        for naming in (*usual, merged)
+        for fixing, row in enumerate(_fixings(naming, own, numbers))
+        for larger in (False, True)
+    ]
+    for _, larger, (axes, sizes) in sorted(tries, key=lambda row: row[0]):
         shapes = axes.shapes | wanted
         if _largest(shapes, sizes) > _LARGEST:
             continue
         ranged = tuple(_ranged(tensor, operation.tensors, shapes) for tensor in operation.tensors)
         try:
-            shaped = give_shapes(replace(operation, tensors=ranged, sizes=sizes), shapes)
+            shaped = give_shapes(replace(operation, tensors=ranged, sizes=sizes), shapes, larger)
         except BadInput as error:
             failure = failure or error
             continue

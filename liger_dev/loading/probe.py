@@ -3,6 +3,7 @@
 import math
 
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import torch
@@ -73,8 +74,9 @@ def _sample(tensor: Tensor, sizes: dict[str, int], dtype: torch.dtype, generator
     return torch.randn(dims, generator=generator).to(dtype)
 
 
-def give_shapes(operation: Operation, given: dict[str, Shape]) -> Operation:
-    """The operation with a shape for each tensor: as given, else the first usual ones that it runs with.
+def give_shapes(operation: Operation, given: dict[str, Shape], larger: bool = True) -> Operation:
+    """The operation with a shape for each tensor: as given, else the first usual ones that it runs with. If all are
+    given, one axis may be some times as large as usual, unless `larger` is False.
 
     Raises:
         BadInput: a shape is for an unknown tensor, or no usual shapes fit; the message shows how to give them.
@@ -102,8 +104,8 @@ def give_shapes(operation: Operation, given: dict[str, Shape]) -> Operation:
             said = _assumed(usual, [t for t in tensors if t.range != ranges[t.name]])
             return replace(candidate, assumptions=(*operation.assumptions, *said))
     assert failure is not None, "there is at least one try"
-    if not missing and (larger := _with_larger_axis(replace(operation, tensors=shaped))):
-        return larger
+    if larger and not missing and (found := _with_larger_axis(replace(operation, tensors=shaped))):
+        return found
     example = " ".join(f"--shape {tensor.name}=B,T,H" for tensor in missing)
     if missing:
         raise BadInput(f"no usual shapes fit: {failure.what}", failure.where, f"give shapes, for example {example}")
@@ -115,7 +117,10 @@ def _with_larger_axis(operation: Operation) -> Operation | None:
     usual = axis_sizes(operation, operation.tensors)
     for multiple in _MULTIPLES:
         for axis in reversed([axis for axis in usual if axis not in operation.sizes]):
-            candidate = replace(operation, trial={**usual, axis: multiple * usual[axis]})
+            size = multiple * usual[axis]
+            if size in operation.sizes.values():
+                continue
+            candidate = replace(operation, trial=_with_size(usual, axis, size))
             try:
                 with torch.no_grad():
                     run(candidate, samples(candidate))
@@ -123,6 +128,14 @@ def _with_larger_axis(operation: Operation) -> Operation | None:
                 continue
             return candidate
     return None
+
+
+def _with_size(sizes: dict[str, int], axis: str, size: int) -> dict[str, int]:
+    """The sizes with another one for `axis`; an axis that has this size already gives way, so that a wrong match shows."""
+    changed = {**sizes, axis: size}
+    for other in [other for other, own in sizes.items() if own == size and other != axis]:
+        changed[other] = next(n for n in count(2 * size, size) if n not in changed.values())
+    return changed
 
 
 def _assumed(tensors: list[Tensor], indices: list[Tensor]) -> tuple[str, ...]:

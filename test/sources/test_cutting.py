@@ -211,10 +211,12 @@ def model(arguments, body, made=""):
         (benchmark(model("x, y", "return x * y"), "[torch.rand(32, 32), torch.rand(32, 32)]"), {"x": ("B", "H"), "y": ("B", "H")}),
         (benchmark(model("x, t", "return F.cross_entropy(x, t)"), "[torch.rand(32, 10), torch.randint(0, 10, (32,))]"), {"x": ("B", "H"), "t": ("B",)}),
         (benchmark(model("x, t", "return F.cross_entropy(x, t)"), "[torch.rand(10, 10), torch.randint(0, 10, (10,))]"), {"x": ("B", "H"), "t": ("B",)}),
+        (benchmark(model("x, t", "return x * x.gather(1, t[:, None]).sum()"), "[torch.rand(10, 10), torch.randint(0, 10, (10,))]"), {"x": ("B", "H"), "t": ("B",)}),
+        (benchmark(model("x", "return F.group_norm(x, 8)"), "[torch.rand(16, 16, 16, 16)]"), {"x": ("B", "C", "H", "W")}),
         (benchmark(model("x", "return self.norm(x)", "        self.norm = nn.LayerNorm((6, 8, 8))\n"), "[torch.rand(4, 6, 8, 8)]"), {"x": ("B", "C", "H", "W"), "norm_weight": ("C", "H", "W"), "norm_bias": ("C", "H", "W")}),
         (benchmark(model("x", "return x * torch.sigmoid(self.fc(x))", "        self.fc = nn.Linear(size, 24)\n"), "[torch.rand(12, 24)]", "[24]"), {"x": ("B", "H"), "fc": ("B", "H")}),
     ],
-    ids=["broadcast", "square", "indices", "indices-of-equal-size", "parameters", "cut"],
+    ids=["broadcast", "square", "indices", "indices-of-equal-size", "gathered", "groups", "parameters", "cut"],
 )  # fmt: skip
 def test_axes_of_benchmark_files(file, text, shapes):
     assert {tensor.name: tensor.shape for tensor in file(text, "Model").tensors} == shapes
