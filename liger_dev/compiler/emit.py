@@ -49,9 +49,11 @@ class WholeRows(Statements):
         for acc in self.spec.accumulators:
             operand = acc.operand
             self.bind(operand)
-            text = self.speller.text(operand)
+            text, kind = self.speller.text(operand), self.kind(operand)
+            assert kind == "tile" or not self.spec.pieces, "each of a row's programs would add it up"
+            mask = {"row": "row_mask", "col": "col_mask"}.get(kind, "mask")  # of the operand's own shape
             if self.row_lanes.of(operand) != 0.0 or not acc.value.axes and self.lanes.of(operand) != 0.0:
-                text = f"tl.where(mask, {text}, 0.0)"
+                text = f"tl.where({mask}, {text}, 0.0)"
             self._guarded(acc.guard, f"{acc.name} += {f'tl.sum({text})' if self._in_one_number(acc) else text}")
 
     def _in_one_number(self, acc: Accumulator) -> bool:

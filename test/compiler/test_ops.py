@@ -19,9 +19,11 @@ from liger_dev.compiler.ops import OPS
 
 REPO = Path(__file__).parents[2]
 
-# Operations on integers and on probabilities, and the guard of a length whose gradient passes as torch lets it, are
-# tested as what references do with them, in test_pointwise.
-ELSEWHERE = ("int", "mod", "bitand", "bitor", "binary_cross_entropy", "at_least")
+# Operations on integers and on probabilities, the guard of a length whose gradient passes as torch lets it, and what is
+# left out beside a weight of 0, are tested as what references do with them, in test_pointwise.
+BITS = ("bitand", "bitor", "bitxor", "shift_left", "shift_right")
+CROSS_ENTROPIES = ("binary_cross_entropy", "binary_cross_entropy_with_logits")
+ELSEWHERE = ("int", "mod", *BITS, *CROSS_ENTROPIES, "at_least", "where_weighted")
 ROWS = [name for name, row in OPS.items() if row.evaluate is not None and name not in ELSEWHERE]
 SPELLED = [name for name in ROWS if OPS[name].triton]
 INFIX = [name for name in ROWS if OPS[name].formula_strength != ATOM and OPS[name].arity == 2]
@@ -44,6 +46,7 @@ TORCH = {
     "norm_root": torch.sqrt,
     "rint": torch.round,
     "hardsigmoid": torch.nn.functional.hardsigmoid,
+    "hardswish": torch.nn.functional.hardswish,
     "softplus": lambda x: torch.nn.functional.softplus(x, threshold=1e9),
 }
 
