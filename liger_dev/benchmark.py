@@ -62,7 +62,8 @@ def run_benchmark(
 
     Rows of the same key are replaced: the kernel that was measured before may have been another one. `environment` is
     where LIGER_BENCH_TARGET and LIGER_BENCH_PROVIDER_TAG are read; a target outside the workspace is not written.
-    `options` are more of the script's own. What a stop leaves is kept, and the same kernel's next benchmark goes on from there.
+    `options` are more of the script's own. Each x is kept as soon as it is measured, so that whatever stops this process, the
+    same kernel's next benchmark goes on from there.
     """
     folder = copy.folder()
     fresh = folder / "benchmark.csv"
@@ -72,11 +73,16 @@ def run_benchmark(
         shutil.copytree(waiting, folder, dirs_exist_ok=True)
     argv = [sys.executable, str(copy.tree / copy.benchmark), "--out", str(fresh), *options]
     tag = {name: value for name, value in environment.items() if name == "LIGER_BENCH_PROVIDER_TAG"}
-    try:
-        done = run_child(argv, scratch=folder, limits=BENCHMARK_LIMITS, env={**child_env(copy), **tag}, on_line=say)
-    except BaseException:
-        _keep(folder, waiting)
-        raise
+    kept_at = 0
+
+    def heard(line: str) -> None:
+        nonlocal kept_at
+        if fresh.is_file() and (changed := fresh.stat().st_mtime_ns) != kept_at:
+            _keep(folder, waiting)
+            kept_at = changed
+        say(line)
+
+    done = run_child(argv, scratch=folder, limits=BENCHMARK_LIMITS, env={**child_env(copy), **tag}, on_line=heard)
     shutil.rmtree(waiting, ignore_errors=True)
     rows = tuple(row for row in csv.read(fresh) if row.kernel_name == copy.name)
     if done.returncode not in (PASSED, BAD_INPUT) or done.timed_out:
@@ -103,11 +109,13 @@ def _kept(copy: KernelCopy, options: Sequence[str]) -> Path:
 
 
 def _keep(folder: Path, kept: Path) -> None:
-    if (folder / "benchmark.csv").is_file():
-        kept.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(folder / "benchmark.csv", kept / "benchmark.csv")
-        if (folder / samples.FOLDER).is_dir():
-            shutil.copytree(folder / samples.FOLDER, kept / samples.FOLDER, dirs_exist_ok=True)
+    """Copies rows and samples. The rows come last: they are what tells the next benchmark that an x is measured."""
+    for path in (*(folder / samples.FOLDER).glob("*.jsonl"), folder / "benchmark.csv"):
+        target = kept / path.relative_to(folder)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        half = target.with_name(f"{target.name}.half")
+        shutil.copyfile(path, half)
+        half.replace(target)
 
 
 def _merged(

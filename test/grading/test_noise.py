@@ -1,10 +1,14 @@
 """The noise that a bound follows from: it reaches what rounds inside of an operation, and nothing that is exact."""
 
+import importlib.util
+
 import pytest
 import torch
 
+from liger_dev.grading import truth
 from liger_dev.grading.truth import noise
 from liger_dev.grading.truth import outcome
+from liger_dev.render import render
 
 EPS = torch.finfo(torch.float32).eps
 
@@ -56,3 +60,14 @@ def test_a_long_sum_in_one_number_gets_no_room():
     for part in x.view(-1, 64).sum(-1):
         total += part
     assert (total.double() - x.double().sum()).abs() > 4 * errors["output 0"]
+
+
+def test_generated_tests_know_the_same_operations(tmp_path):
+    """A workspace's tests stand alone, so they say it again: a list that only one of the two has grown parts their bounds."""
+    (tmp_path / "utils.py").write_text(render("test/utils.py.jinja", {}))
+    spec = importlib.util.spec_from_file_location("generated_utils", tmp_path / "utils.py")
+    generated = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generated)
+    assert generated._COMPOSITES.keys() == truth._COMPOSITES.keys() and len(truth._COMPOSITES) > 5
+    assert set(generated._SUMS) == set(truth._SUMS) and set(generated._PICKS) == set(truth._PICKS)
+    assert set(generated.LOW_PRECISION) == set(truth.LOW)

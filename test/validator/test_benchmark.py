@@ -1,5 +1,8 @@
 """The validator's benchmark step on real children; a script that writes rows stands in for a GPU."""
 
+import subprocess
+import sys
+
 from pathlib import Path
 
 import pytest
@@ -121,7 +124,25 @@ def test_what_was_measured_of_this_very_op_file_is_found_again_and_no_other(cent
         assert recorded(copy, {}) is None
 
 
-def test_a_benchmark_that_is_stopped_goes_on_where_it_was(center: Path):
+STOPPED = """
+import os
+import signal
+import sys
+from pathlib import Path
+from liger_dev.benchmark import run_benchmark
+from liger_dev.scratch import kernel_copy
+
+def stop(line):
+    if line == "measured":
+        os.kill(os.getpid(), getattr(signal, sys.argv[2]))
+
+with kernel_copy("center", Path(sys.argv[1])) as copy:
+    run_benchmark(copy, {}, stop)
+"""
+
+
+@pytest.mark.parametrize("signal", ["SIGINT", "SIGKILL"])
+def test_a_benchmark_that_is_stopped_goes_on_where_it_was(center: Path, signal: str):
     script = (
         KEEPS
         + "\nprint('measured', flush=True)\nimport time\ntime.sleep(0 if Path(sys.argv[2] + '.again').exists() else 30)\n"
@@ -133,15 +154,10 @@ def test_a_benchmark_that_is_stopped_goes_on_where_it_was(center: Path):
             1,
         )
     )
-
-    def stop(line: str) -> None:
-        if line == "measured":
-            raise KeyboardInterrupt
-
-    with kernel_copy("center", center) as copy, pytest.raises(KeyboardInterrupt):
-        run_benchmark(copy, {}, stop)
+    stopped = subprocess.run([sys.executable, "-c", STOPPED, str(center), signal], capture_output=True, text=True)
+    assert stopped.returncode == -9 if signal == "SIGKILL" else "KeyboardInterrupt" in stopped.stderr
     said: list[str] = []
     with kernel_copy("center", center) as copy:
         found = run_benchmark(copy, {}, said.append)
     assert said[0] == "going on from 2 rows of a benchmark that was stopped"
-    assert len(found.rows) == 2 and not list((center / ".liger-dev/bench").iterdir())
+    assert len(found.rows) == len(found.samples) == 2 and not list((center / ".liger-dev/bench").iterdir())

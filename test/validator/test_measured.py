@@ -62,6 +62,19 @@ def test_assessment_tells_speed_memory_both_or_neither():
     assert "**neither**" in assessment(pairs(_rows(same, worse)))
 
 
+def test_the_assessment_says_what_it_compares_with_and_by_how_much():
+    rows = [*_rows((1.0, 2.0), (75.0, 100.0)), *_rows((1.1, 1.0), (75.0, 100.0), x=512)]
+    assert assessment(pairs(rows)) == (
+        "Over eager PyTorch it gains **memory**: a full pass takes 0.50 to 1.10 of its call time and 0.75 of its memory. "
+        "A gain is one that no size takes back by more than 2 %."
+    )
+
+
+def test_a_kernel_without_gradients_is_judged_by_its_forward_pass():
+    rows = [replace(row, kernel_operation_mode="forward") for row in _rows((1.0, 2.0), (75.0, 100.0))]
+    assert "**both**: a forward pass takes 0.50 of its call time" in assessment(pairs(rows))
+
+
 def test_a_gain_at_one_size_and_a_loss_at_another_is_no_gain():
     mixed = [*_rows((1.0, 2.0), (1.0, 1.0)), *_rows((2.0, 1.0), (1.0, 1.0), x=512)]
     assert "**neither**" in assessment(pairs(mixed))
