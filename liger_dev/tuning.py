@@ -133,6 +133,7 @@ def _request(
         "targets": list(options["archs"]),
         "measure": measure,
         "known": known,
+        "unfit": [],
     }
 
 

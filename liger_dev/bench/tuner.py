@@ -1,6 +1,7 @@
 """`python -m liger_dev.bench.tuner REQUEST.json OUT.jsonl`: an op whose launches ask for settings in, a line for each measured point out.
 
-Progress goes to standard output. Exit codes: 0 all points are measured; 4 the budget was spent before.
+Progress goes to standard output. Settings that leave the process unfit for the device are written into the request, and
+a new process goes on. Exit codes: 0 all points are measured; 4 the budget was spent before.
 """
 
 import importlib
@@ -18,6 +19,7 @@ from typing import Any
 
 import torch
 
+from liger_dev import tuned_points
 from liger_dev.bench import ahead
 from liger_dev.bench.ahead import Compilers
 from liger_dev.bench.climbing import Climb
@@ -26,10 +28,12 @@ from liger_dev.bench.climbing import Untimed
 from liger_dev.bench.climbing import climb
 from liger_dev.bench.climbing import neighbours
 from liger_dev.bench.device import device_lock
+from liger_dev.bench.harness import go_on
 from liger_dev.bench.honesty import distance
 from liger_dev.bench.lookups import Lookups
 from liger_dev.bench.lookups import Seen
 from liger_dev.bench.lookups import installed
+from liger_dev.bench.measure import is_fit
 from liger_dev.bench.memory import free_unused
 from liger_dev.bench.passes import Pass
 from liger_dev.bench.passes import differentiable
@@ -74,6 +78,14 @@ class Spent(Exception):
     """The budget of wall time is used up."""
 
 
+class Unfit(Exception):
+    """A kernel's settings have left this process unfit for the device: a capture that failed, or an illegal access."""
+
+    def __init__(self, kernel: str, settings: Settings) -> None:
+        super().__init__(f"{kernel} with {_in_words(settings)} leaves the process unfit")
+        self.kernel, self.settings = kernel, settings
+
+
 @dataclass(frozen=True)
 class Clock:
     """When the budget ends, on the monotonic clock."""
@@ -98,15 +110,31 @@ def main(request_path: Path, out: Path) -> int:
                 prune(points, compilers, target, clock)
             if request["measure"]:
                 measure(request, points, compilers, clock, out)
+            return PASSED
         except Spent:
             _say("the budget is spent")
             return LIMIT_REACHED
+        except Unfit as found:
+            unfit = found
         except LigerDevError as error:
             print(error.what, file=sys.stderr)
             return error.exit_code
         finally:
             compilers.pool.shutdown(wait=False, cancel_futures=True)
-    return PASSED
+    _say(f"{unfit}; going on in a new process, without them")
+    request_path.write_text(json.dumps(_without(unfit, request, clock, out)), encoding="utf-8")
+    return go_on([sys.executable, *sys.orig_argv[1:]])
+
+
+def _without(unfit: Unfit, request: dict[str, Any], clock: Clock, out: Path) -> dict[str, Any]:
+    """What is left to do of a request."""
+    measured = [tuned_points.key_of(line) for line in tuned_points.read(out)]
+    return {
+        **request,
+        "budget": clock.end - time.monotonic(),
+        "known": [*request["known"], *measured],
+        "unfit": [*request["unfit"], [unfit.kernel, unfit.settings]],
+    }
 
 
 def find_points(request: dict[str, Any], compilers: Compilers) -> list[Point]:
@@ -170,7 +198,8 @@ def measure(request: dict[str, Any], points: Sequence[Point], compilers: Compile
                 compilers.ask(point.seen.kernel, json.dumps(point.sizes), point.seen.dtype, target, settings)
         for number, point in enumerate(wanted, start=1):
             clock.check()
-            found = _climbed(spec, point, lookups, compilers, target, clock)
+            unfit = [settings for kernel, settings in request["unfit"] if kernel == point.seen.kernel]
+            found = _climbed(spec, point, lookups, compilers, target, clock, unfit)
             line = {**_identity(point, shared), "timestamp": time.strftime("%Y-%m-%d %H:%M:%S"), **_plain(found)}
             with out.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
@@ -208,8 +237,15 @@ def _here(spec: BenchmarkSpec, point: Point, lookups: Lookups) -> Point | None:
 
 
 def _climbed(
-    spec: BenchmarkSpec, point: Point, lookups: Lookups, compilers: Compilers, target: str, clock: Clock
+    spec: BenchmarkSpec,
+    point: Point,
+    lookups: Lookups,
+    compilers: Compilers,
+    target: str,
+    clock: Clock,
+    unfit: Sequence[Settings],
 ) -> Climb:
+    """Raises Spent, Unfit, and KernelFailed where the default itself can't be timed."""
     kernel, function, inputs = point.seen.kernel, _function(spec), _inputs(spec, point)
 
     def passes(settings: Settings, wanted: Sequence[torch.Tensor | None]) -> Pass | None:
@@ -218,7 +254,9 @@ def _climbed(
             if not _agree(_results(function, inputs), wanted):
                 return None
             return graph_pass(function, inputs, point.seen.phase)
-        except (_TritonError, RuntimeError):  # what a device refuses at the launch: threads, shared memory
+        except (_TritonError, RuntimeError) as error:  # what a device refuses at the launch: threads, shared memory
+            if settings != point.seen.default and not is_fit():
+                raise Unfit(kernel, settings) from error
             return None
         finally:
             lookups.tried = {}
@@ -233,7 +271,9 @@ def _climbed(
 
     def sifted(several: Sequence[Settings]) -> list[str]:
         clock.check()
-        return sift(point, compilers, target, several)
+        reasons = sift(point, compilers, target, several)
+        pairs = zip(several, reasons, strict=True)
+        return ["leaves the process unfit" if settings in unfit else reason for settings, reason in pairs]
 
     try:
         return climb(point.seen.default, point.seen.size, sifted, timer)

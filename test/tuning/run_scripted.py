@@ -1,7 +1,10 @@
 """`run_scripted.py REQUEST.json OUT.jsonl`: the tuner with a device of the script's own: kernels run in Triton's interpreter,
-results and lookups are real, and so is compilation; times follow from the settings."""
+results and lookups are real, and so is compilation; times follow from the settings.
+
+Of the kernel that SPOILS names, the capture with twice the default's warps leaves the process unfit."""
 
 import importlib
+import os
 import sys
 
 from contextlib import nullcontext
@@ -28,6 +31,10 @@ def main(asked, out):
 
     def graph_pass(function, inputs, mode):
         ((kernel, settings),) = op.tuned.tried.items()
+        default = op.tuned.seen[kernel].default
+        if kernel == os.environ.get("SPOILS") and settings == {**default, "num_warps": 2 * default["num_warps"]}:
+            tuner.is_fit = lambda: False
+            raise RuntimeError("operation not permitted when stream is capturing")
         assert mode == ("forward" if "forward" in kernel else "backward")
         return settings
 

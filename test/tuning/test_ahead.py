@@ -119,6 +119,7 @@ def run_tuner(workplace, folder, name, module="-m liger_dev.bench.tuner", **chan
         "targets": [],
         "measure": True,
         "known": [],
+        "unfit": [],
     }
     asked, out = folder / f"{name}.json", folder / f"{name}.jsonl"
     asked.write_text(json.dumps({**request, **changes}))
@@ -146,6 +147,20 @@ def test_points_are_climbed_once_and_within_a_budget(workplace, tmp_path):
     assert (code, others) == (0, []) and "2 of 2 points were measured before" in said
     code, others, said = run_tuner(workplace, tmp_path, "spent", **small, budget=0)
     assert (code, others) == (4, []) and "the budget is spent" in said
+
+
+@pytest.mark.slow
+def test_settings_that_spoil_the_process_cost_themselves_alone(workplace, tmp_path, monkeypatch):
+    monkeypatch.setenv("SPOILS", KERNEL)
+    small = {"module": str(Path(__file__).parent / "run_scripted.py"), "x_values": [64], "config": {"B": 1, "T": 4}}
+    code, lines, said = run_tuner(workplace, tmp_path, "spoilt", **small)
+    assert code == 0, said
+    forward, backward = lines
+    spoils = {**backward["default"], "num_warps": 2 * backward["default"]["num_warps"]}
+    assert said.count("leaves the process unfit; going on in a new process, without them") == 1
+    assert "1 of 2 points were measured before" in said and forward["phase"] == "forward"
+    assert [one["dropped"] for one in backward["tried"] if one["settings"] == spoils] == ["leaves the process unfit"]
+    assert backward["best"]["num_warps"] == 1
 
 
 @pytest.mark.gpu
