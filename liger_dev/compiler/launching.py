@@ -12,6 +12,8 @@ from liger_dev.compiler.tuned import is_looked_up
 from liger_dev.compiler.tuned import knobs
 from liger_dev.compiler.tuned import lookup
 
+_UNFUSED = "# Not fused: a product is rounded here as it was where its row's maximum was found, which is taken off again."
+
 
 def launch_lines(host: Host, launch: Launch, device: str, stage: str, shapes: Shapes) -> list[str]:
     """The launch of whichever kernel suits the length of a row."""
@@ -91,6 +93,7 @@ def _kernel(host: Host, spec: KernelSpec, device: str, stage: str, shapes: Shape
     stages = ["NUM_STAGES=NUM_STAGES"] if spec.persistent else []
     stages += ["RELOAD=n_cols > WIDE_ROW"] if text.reloads else []
     blocks = ["BLOCK_ROWS=BLOCK_ROWS", "BLOCK_COLS=BLOCK_COLS", *stages, "num_warps=num_warps"]
+    blocks += ["enable_fp_fusion=False"] if text.unfused else []
     args = [*text.pointers, "n_rows", "n_cols", *sizes, *scalars, *flags, *blocks]
     grid = "n_programs" if spec.persistent else "cdiv(n_rows, BLOCK_ROWS)"
     n_cols = "min(n_cols, PIECE_COLS)" if spec.pieces else "n_cols"
@@ -116,6 +119,7 @@ def _kernel(host: Host, spec: KernelSpec, device: str, stage: str, shapes: Shape
             fresh = f"{acc.name}_partial = torch.empty({shape}, dtype=torch.float32, device={device})"
             lines.append(conditional(fresh, acc.guard))
     lines += [
+        *([_UNFUSED] if text.unfused else []),
         f"with device_guard({device}):",
         f"    {text.name}[({grid}, {'n_pieces' if pieces else ''})]({', '.join(args)})",
     ]

@@ -1,5 +1,6 @@
 """Values in, the spelling that is precise enough for them out: a GPU's fast exponential and quotient are not always."""
 
+from collections.abc import Container
 from collections.abc import Iterable
 
 from liger_dev.compiler.ir import Graph
@@ -37,3 +38,20 @@ def exact_quotients(graph: Graph, values: Iterable[Value]) -> frozenset[Value]:
             shift = value.args[0].args[0].args[1]
             found.add(value if sought & set(graph.walk([shift])) else None)
     return frozenset(value for value in found if value is not None)
+
+
+def rounds_products(values: Iterable[Value], loads: Container[Value]) -> bool:
+    """Whether products have to be rounded before anything is added to them: where a row's maximum is taken off again
+    what it is the maximum of, in one kernel as in the other, or the largest element is not 0 then."""
+    for value in values:
+        if value.op == "sub" and value not in loads and value.args[1].op in ("max", "min") and value.axes:
+            left = [value.args[0]]
+            while left:
+                term = left.pop()
+                if term in loads:
+                    continue
+                if term.op in ("mul", "div"):
+                    return True
+                if term.op in ("add", "sub", "where"):
+                    left += term.args
+    return False

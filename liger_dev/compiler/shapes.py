@@ -63,19 +63,27 @@ class Shapes:
         )
 
     def product(self, axes: tuple[str, ...]) -> str:
-        """The number of elements over some axes."""
+        """The number of elements over some axes. Leading dimensions that a tensor has are counted as they come, so that
+        any number of them will do."""
         if not axes:
             return "1"
+        best, counted = "", set[str]()
         for name, dims in self.tensors.items():
-            if {a for dim in dims for a in dim} == set(axes):
-                return f"{name}.numel()"
-            if len(dims) > 1 and {a for dim in dims[:-1] for a in dim} == set(axes):
-                return f"{name}.shape[:-1].numel()"
-        return self._times(axes)
+            for length in range(len(dims), 0, -1):
+                inside = {a for dim in dims[:length] for a in dim}
+                text = f"{name}.numel()" if length == len(dims) else f"{name}.shape[:{length - len(dims)}].numel()"
+                if inside == set(axes) and length >= len(dims) - 1:
+                    return text
+                if inside < set(axes) and len(inside) > max(len(counted), 1):
+                    best, counted = text, inside
+        rest = tuple(a for a in axes if a not in counted)
+        return f"{best} * {self._times(rest, alone=False)}" if best else self._times(rest)
 
-    def _times(self, axes: tuple[str, ...]) -> str:
+    def _times(self, axes: tuple[str, ...], *, alone: bool = True) -> str:
         parts = [self.axis(axis) for axis in axes]
-        return " * ".join(f"({p})" if "//" in p or " - " in p else p for p in parts) if len(parts) > 1 else parts[0]
+        if alone and len(parts) == 1:
+            return parts[0]
+        return " * ".join(f"({p})" if "//" in p or " - " in p else p for p in parts)
 
     def rows_and_cols(self, layout: Layout) -> str:
         """The statement that sets `n_rows` and `n_cols`."""

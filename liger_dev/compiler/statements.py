@@ -22,6 +22,7 @@ from liger_dev.compiler.ops import OPS
 from liger_dev.compiler.padding import Lane
 from liger_dev.compiler.padding import Lanes
 from liger_dev.compiler.precision import exact_quotients
+from liger_dev.compiler.precision import rounds_products
 from liger_dev.compiler.schedule import KernelSpec
 from liger_dev.compiler.schedule import Place
 from liger_dev.compiler.schedule import Store
@@ -437,6 +438,7 @@ class Statements:
             tuple(lines),
             reloads=self.reloads,
             holds=self.holds,
+            unfused=rounds_products(self.values, self.spec.loads),
         )
 
     def _bind_in_order(self, roots: list[Value]) -> None:

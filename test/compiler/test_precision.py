@@ -14,6 +14,23 @@ def kernels(reference):
 
 
 @pytest.mark.parametrize(
+    "body, unfused",
+    [
+        ("return torch.softmax(x * 0.3, -1)", True),
+        ("return torch.softmax((x + x.abs()) / 0.7, -1)", True),
+        ("return torch.softmax(torch.where(x > 0, x * 0.3 + 1.0, -1.0), -1)", True),
+        ("return torch.softmax(x, -1)", False),
+        ("return torch.log_softmax(x.abs(), -1)", False),
+        ("return x * 0.3 - x.mean(-1, keepdim=True)", False),
+    ],
+)
+def test_products_are_not_fused_where_their_maximum_is_taken_off_again(body, unfused):
+    op = compile_op(written("x: torch.Tensor", body, x=("B", "H")), {}).op["op"]
+    assert ("enable_fp_fusion=False" in str(op["forward_body"])) == unfused
+    assert ("enable_fp_fusion=False" in str(op["backward_body"])) == (unfused and "row_max" in str(op["backward_body"]))
+
+
+@pytest.mark.parametrize(
     "body, fast",
     [
         ("return torch.softmax(x, -1)", True),

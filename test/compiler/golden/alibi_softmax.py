@@ -295,6 +295,7 @@ def alibi_softmax_forward(x, slope, scale):
     denominator = torch.empty(n_rows, dtype=torch.float32, device=x.device)
     if n_cols <= LONG_ROW:
         BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
+        # Not fused: a product is rounded here as it was where its row's maximum was found, which is taken off again.
         with device_guard(x.device):
             _alibi_softmax_forward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
                 x,
@@ -310,9 +311,11 @@ def alibi_softmax_forward(x, slope, scale):
                 BLOCK_ROWS=BLOCK_ROWS,
                 BLOCK_COLS=BLOCK_COLS,
                 num_warps=num_warps,
+                enable_fp_fusion=False,
             )
     else:
         BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)
+        # Not fused: a product is rounded here as it was where its row's maximum was found, which is taken off again.
         with device_guard(x.device):
             _alibi_softmax_forward_looped_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
                 x,
@@ -328,6 +331,7 @@ def alibi_softmax_forward(x, slope, scale):
                 BLOCK_ROWS=BLOCK_ROWS,
                 BLOCK_COLS=BLOCK_COLS,
                 num_warps=num_warps,
+                enable_fp_fusion=False,
             )
     return y, x, slope, row_max, denominator
 
@@ -340,6 +344,7 @@ def alibi_softmax_backward(dy, x, slope, row_max, denominator, scale, needs_dx=T
     total = torch.empty(n_rows, dtype=torch.float32, device=dy.device) if needs_dslope else None
     if n_cols <= LONG_HELD_ROW:
         BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
+        # Not fused: a product is rounded here as it was where its row's maximum was found, which is taken off again.
         with device_guard(dy.device):
             _alibi_softmax_backward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
                 dy,
@@ -359,9 +364,11 @@ def alibi_softmax_backward(dy, x, slope, row_max, denominator, scale, needs_dx=T
                 BLOCK_ROWS=BLOCK_ROWS,
                 BLOCK_COLS=BLOCK_COLS,
                 num_warps=num_warps,
+                enable_fp_fusion=False,
             )
     else:
         BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols, tensors=2)
+        # Not fused: a product is rounded here as it was where its row's maximum was found, which is taken off again.
         with device_guard(dy.device):
             _alibi_softmax_backward_looped_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
                 dy,
@@ -381,6 +388,7 @@ def alibi_softmax_backward(dy, x, slope, row_max, denominator, scale, needs_dx=T
                 BLOCK_ROWS=BLOCK_ROWS,
                 BLOCK_COLS=BLOCK_COLS,
                 num_warps=num_warps,
+                enable_fp_fusion=False,
             )
     n_rows, n_cols = slope.numel(), dy.shape[-4] * dy.shape[-2]
     dslope = torch.empty_like(slope) if needs_dslope else None

@@ -77,7 +77,7 @@ def swiglu_packed_forward(x):
     check_divisible("x.shape[-1]", x.shape[-1], 2)
     check_rank("x", x, 3)
     x = x.contiguous()
-    n_elements = x.shape[-3] * x.shape[-2] * (x.shape[-1] // 2)
+    n_elements = x.shape[:-1].numel() * (x.shape[-1] // 2)
     y = torch.empty((*x.shape[:-1], x.shape[-1] // 2), dtype=x.dtype, device=x.device)
     with device_guard(x.device):
         _swiglu_packed_forward_kernel[(cdiv(n_elements, BLOCK_SIZE),)](
