@@ -12,7 +12,7 @@ from liger_dev.compiler.tuned import is_looked_up
 from liger_dev.compiler.tuned import knobs
 from liger_dev.compiler.tuned import lookup
 
-_UNFUSED = "# Not fused: a product is rounded here as it was where its row's maximum was found, which is taken off again."
+_UNFUSED = "# No fused multiply-add: products are rounded as their row's maximum is, which is subtracted from them."
 
 
 def launch_lines(host: Host, launch: Launch, device: str, stage: str, shapes: Shapes) -> list[str]:

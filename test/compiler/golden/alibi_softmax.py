@@ -295,7 +295,7 @@ def alibi_softmax_forward(x, slope, scale):
     denominator = torch.empty(n_rows, dtype=torch.float32, device=x.device)
     if n_cols <= LONG_ROW:
         BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
-        # Not fused: a product is rounded here as it was where its row's maximum was found, which is taken off again.
+        # No fused multiply-add: products are rounded as their row's maximum is, which is subtracted from them.
         with device_guard(x.device):
             _alibi_softmax_forward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
                 x,
@@ -315,7 +315,7 @@ def alibi_softmax_forward(x, slope, scale):
             )
     else:
         BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)
-        # Not fused: a product is rounded here as it was where its row's maximum was found, which is taken off again.
+        # No fused multiply-add: products are rounded as their row's maximum is, which is subtracted from them.
         with device_guard(x.device):
             _alibi_softmax_forward_looped_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
                 x,
@@ -344,7 +344,7 @@ def alibi_softmax_backward(dy, x, slope, row_max, denominator, scale, needs_dx=T
     total = torch.empty(n_rows, dtype=torch.float32, device=dy.device) if needs_dslope else None
     if n_cols <= LONG_HELD_ROW:
         BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
-        # Not fused: a product is rounded here as it was where its row's maximum was found, which is taken off again.
+        # No fused multiply-add: products are rounded as their row's maximum is, which is subtracted from them.
         with device_guard(dy.device):
             _alibi_softmax_backward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
                 dy,
@@ -368,7 +368,7 @@ def alibi_softmax_backward(dy, x, slope, row_max, denominator, scale, needs_dx=T
             )
     else:
         BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols, tensors=2)
-        # Not fused: a product is rounded here as it was where its row's maximum was found, which is taken off again.
+        # No fused multiply-add: products are rounded as their row's maximum is, which is subtracted from them.
         with device_guard(dy.device):
             _alibi_softmax_backward_looped_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
                 dy,
