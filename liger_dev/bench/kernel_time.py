@@ -30,7 +30,7 @@ def kernel_times(one: Pass) -> list[float]:
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
     for _ in range(WARM_UP_ROUNDS):
         _call(one, flush)
-    with torch.profiler.profile(activities=activities) as profiler:
+    with torch.profiler.profile(activities=activities, acc_events=True) as profiler:
         for _ in range(MIN_SAMPLES):
             _call(one, flush)
     samples = busy_ms(*_spans(profiler.events() or ()))
