@@ -56,6 +56,7 @@ class _Step:
     stores: tuple[Store, ...]
     loads: Loads
     sums: list[Value]
+    groups: tuple[str, ...] = ()
 
 
 class _Backward:
@@ -160,7 +161,8 @@ class _Backward:
         steps = [_Step(*step, []) for step in staged_steps(self.graph, stores, self.loads, staging, kept)]
         left = []
         for value in sums:
-            homes = [(step, v) for v in (value, self.summed_alone(value)) for step in steps if self.fits(v, step)]
+            both = (value, self.summed_alone(value))
+            homes = [(step, v) for v in both for step in steps if self.fits(v, step) or self.fits_groups(v, step)]
             if homes:
                 homes[0][0].sums.append(homes[0][1])
             else:
@@ -196,12 +198,35 @@ class _Backward:
         """Whether a program that strides over rows can keep its part of this sum."""
         layout = self.layout(step)
         over, axes = set(value.attr("over")), memory_order(self.graph, value.axes)
-        found = [v for v in self.graph.walk(value.args, step.loads) if v not in step.loads and along(v)]
-        elsewhere = [v for v in found if along(v) != set(layout.cols)]
-        if elsewhere or layout.flat:
+        if layout.flat or self.reduces_elsewhere(value, step, layout):
             return False
         rows = set(layout.rows)
         return over == rows and axes in ((), layout.cols) or not axes and over == {*rows, *layout.cols}
+
+    def fits_groups(self, value: Value, step: _Step) -> bool:
+        """Whether a sum is over the rows of one group, such as those of a sample, and a program that takes rows group by
+        group can keep its part of it. The groups are then those of the kernel."""
+        layout = self.layout(step)
+        over, axes = set(value.attr("over")), memory_order(self.graph, value.axes)
+        groups = tuple(axis for axis in layout.rows if axis in axes)
+        members = layout.rows[len(groups) :]
+        apart = not groups or not members or groups != layout.rows[: len(groups)] or step.groups not in ((), groups)
+        if layout.flat or apart or self.cuts[value] or not set(members) <= value.args[0].axes:
+            return False
+        if value.axes != {*read_axes(self.graph.dims_of(self.owner[value]))}:
+            return False
+        if self.reduces_elsewhere(value, step, layout):
+            return False
+        by_column = over == set(members) and axes == (*groups, *layout.cols)
+        if not by_column and (axes != groups or over not in ({*members}, {*members, *layout.cols})):
+            return False
+        step.groups = groups
+        return True
+
+    def reduces_elsewhere(self, value: Value, step: _Step, layout: Layout) -> bool:
+        """Whether a sum's operand is made of reductions that go over other columns than its kernel's."""
+        found = [v for v in self.graph.walk(value.args, step.loads) if v not in step.loads and along(v)]
+        return any(along(v) != set(layout.cols) for v in found)
 
     def reductions(self, value: Value, loads: Loads | None = None) -> list[Value]:
         """The reductions that a sum's operand is made of; the operand itself may be one, of a total taken in two steps."""
@@ -212,10 +237,12 @@ class _Backward:
     def tile_launch(self, name: str, step: _Step) -> Launch:
         accumulators = tuple(self.accumulator(v) for v in step.sums)
         single = tile_spec(self.graph, name, step.loads, step.stores, accumulators)
+        rows = single.layout
+        single = replace(single, layout=replace(rows, groups=step.groups))
         if in_pieces(self.graph, single):
             return Launch(replace(single, pieces=True), ())
-        long = long_rows(self.graph, single.layout)
-        launch = tile_launch(self.graph, replace(single, accumulators=()), False, long)
+        long = long_rows(self.graph, rows)
+        launch = tile_launch(self.graph, replace(single, layout=rows, accumulators=()), False, long)
         if single.layout.flat or not accumulators or not launch.looped:
             return tile_launch(self.graph, single, False, long)
         if any(self.reductions(v, step.loads) for v in step.sums):

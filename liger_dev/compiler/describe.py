@@ -101,12 +101,17 @@ def _launch(host: Host) -> dict[str, Any]:
         if pieces:
             plain[stage] = "(cdiv(n_rows, BLOCK_ROWS), cdiv(n_cols, BLOCK_COLS))"
             strided = "(min(cdiv(n_rows, BLOCK_ROWS), per_sm * sm_count / pieces), pieces = cdiv(n_cols, BLOCK_COLS))"
+    grouped = [spec for spec in backward if spec.layout.groups]
+    over = f"the rows of one {' and '.join(grouped[0].layout.groups)} after another" if grouped else "rows"
+    if grouped:
+        share = ", cdiv(n_cols, BLOCK_COLS)" if any(spec.pieces for spec in backward) else ""
+        strided = f"(min(n_groups, per_sm * sm_count), n_splits{share})"
     if any(spec.scatter is not None for spec in backward):
         whole += "; in backward the first row of an index adds up the gradients of all rows of that index"
     return {
         "grid_dimensions": {"forward": plain["forward"], "backward": strided if sums else plain["backward"]},
         "grid_description": whole
-        + (f"; in backward it strides over rows and keeps its part of {_listed(sums)}" if sums else ""),
+        + (f"; in backward it strides over {over} and keeps its part of {_listed(sums)}" if sums else ""),
         "block_size_source": str(options.block_cols or "next_power_of_2(n_cols)"),
         "needs_sm_parallelism": bool(sums),
     }

@@ -8,6 +8,7 @@ from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Value
 from liger_dev.compiler.kernel_text import KernelText
 from liger_dev.compiler.layout import SCANS
+from liger_dev.compiler.ops import ATOM
 from liger_dev.compiler.schedule import Accumulator
 from liger_dev.compiler.schedule import KernelSpec
 from liger_dev.compiler.statements import Statements
@@ -52,14 +53,17 @@ class WholeRows(Statements):
             text, kind = self.speller.text(operand), self.kind(operand)
             assert kind == "tile" or not self.spec.pieces, "each of a row's programs would add it up"
             mask = {"row": "row_mask", "col": "col_mask"}.get(kind, "mask")  # of the operand's own shape
-            if self.row_lanes.of(operand) != 0.0 or not acc.value.axes and self.lanes.of(operand) != 0.0:
+            if self.row_lanes.of(operand) != 0.0 or not self._by_column(acc) and self.lanes.of(operand) != 0.0:
                 text = f"tl.where({mask}, {text}, 0.0)"
             self._guarded(acc.guard, f"{acc.name} += {f'tl.sum({text})' if self._in_one_number(acc) else text}")
 
     def _in_one_number(self, acc: Accumulator) -> bool:
         """Whether a program keeps a total as one number. Where nothing else waits for all of a program's lanes, each of
         them keeps its own."""
-        return not acc.value.axes and not self.spec.pieces
+        return not self._by_column(acc) and not self.spec.pieces
+
+    def _by_column(self, acc: Accumulator) -> bool:
+        return not acc.value.axes.isdisjoint(self.layout.cols)
 
     def _store_early(self) -> None:
         """Moves stores of what needs no reduction before the first one: a row's stores then overlap with its reductions,
@@ -117,15 +121,18 @@ class WholeRows(Statements):
         """
         body, end = self.block.body, self._reduced()
         after = [*body[end:], *self.block.tail]
-        again = self._needed([*self.head, *self.block.loads, *body[:end]], after)
+        again = self._needed([*self.head, *self.group, *self.block.loads, *body[:end]], after)
         if not end or not again or any(v.op in SCANS for v in self.values):
             return
         self.reloads = True
-        columns = [line for line in self.head if (value := self._target(line)) and self.kind(value) == "col"]
-        if columns:
-            self.head = [line for line in self.head if line not in columns]
-            self.head += ["if not RELOAD:", *indented(columns)]
-            self.block.loads[:0] = ["if RELOAD:", *indented(columns)]
+        held = []
+        for outside in (self.head, self.group):
+            columns = [line for line in outside if (value := self._target(line)) and self.kind(value) == "col"]
+            outside[:] = [line for line in outside if line not in columns]
+            outside += ["if not RELOAD:", *indented(columns)] if columns else []
+            held += columns
+        if held:
+            self.block.loads[:0] = ["if RELOAD:", *indented(held)]
         body[end:] = ["if RELOAD:  # what did not stay in registers", *indented(again), *body[end:]]
 
     def _needed(self, before: list[str], after: list[str]) -> list[str]:
@@ -170,8 +177,15 @@ class WholeRows(Statements):
 
     def _columns(self) -> str:
         if self.spec.pieces:
-            return "cols = (tl.program_id(1).to(tl.int64) * BLOCK_COLS + tl.arange(0, BLOCK_COLS))[None, :]"
+            return (
+                f"cols = (tl.program_id({self._piece}).to(tl.int64) * BLOCK_COLS + tl.arange(0, BLOCK_COLS))[None, :]"
+            )
         return "cols = tl.arange(0, BLOCK_COLS)[None, :]"
+
+    @property
+    def _piece(self) -> int:
+        """The grid's dimension that goes over pieces of rows."""
+        return 2 if self.layout.groups else 1
 
     def _masks(self, inside: bool, outside: bool) -> list[str]:
         text = "\n".join([*self.head, *self.block.all()])
@@ -180,7 +194,8 @@ class WholeRows(Statements):
             return ["mask = (rows < n_rows) & (cols < n_cols)"]
         lines = []
         if inside:
-            lines.append("row_mask = rows < n_rows")
+            members = f"member < {self._members()}" if self.layout.groups else "rows < n_rows"
+            lines.append(f"row_mask = {members}")
         if outside:
             lines.append("col_mask = cols < n_cols")
         if inside and "=mask" in text or "(mask" in text:
@@ -188,40 +203,64 @@ class WholeRows(Statements):
         return lines
 
     def _persistent(self) -> list[str]:
-        zeros = [
-            f"{a.name} = "
-            + ("0.0" if self._in_one_number(a) else "tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)")
-            for a in self.spec.accumulators
+        groups = [
+            acc for acc in self.spec.accumulators if self.layout.groups and acc.value.axes & {*self.layout.groups}
         ]
-        loop = [
-            "rows = (tl.cast(block, tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]",
-            *self._masks(inside=True, outside=False),
-            *self._offsets(),
-            *self.block.lines(),
-        ]
+        whole = [acc for acc in self.spec.accumulators if acc not in groups]
+        lines = [self._columns(), *self._masks(inside=False, outside=True), *self.head, *map(self._zeros, whole), ""]
+        if self.layout.groups:
+            lines += [
+                f"for number in range(tl.program_id(0), n_rows // {self._members()}, tl.num_programs(0)):",
+                "    group = tl.cast(number, tl.int64)",
+                *indented([*self.group, *map(self._zeros, groups), "", *self._over_rows()]),
+                "",
+                *indented(self._partials(groups, "(group * tl.num_programs(1) + tl.program_id(1))")),
+            ]
+            program = "(tl.program_id(0) * tl.num_programs(1) + tl.program_id(1))"
+        else:
+            lines += self._over_rows()
+            program = "tl.program_id(0)"
+        return [*lines, *([""] if whole else []), *self._partials(whole, program)]
+
+    def _over_rows(self) -> list[str]:
+        """The loop over a program's rows: those of the whole tensor, or of one group."""
+        rows, first, step = "n_rows", "tl.program_id(0)", "tl.num_programs(0)"
+        counted = ["rows = (tl.cast(block, tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]"]
+        if self.layout.groups:
+            rows, first, step = self._members(), "tl.program_id(1)", "tl.num_programs(1)"
+            counted = [
+                "member = (block * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]",
+                f"rows = group * {rows} + member",
+            ]
+        bare = rows.strip("()")
+        loop = [*counted, *self._masks(inside=True, outside=False), *self._offsets(), *self.block.lines()]
         return [
-            self._columns(),
-            *self._masks(inside=False, outside=True),
-            *self.head,
-            *zeros,
-            "",
-            "for block in tl.range(tl.program_id(0), tl.cdiv(n_rows, BLOCK_ROWS), tl.num_programs(0), num_stages=NUM_STAGES):",
+            f"for block in tl.range({first}, tl.cdiv({bare}, BLOCK_ROWS), {step}, num_stages=NUM_STAGES):",
             *indented(loop),
-            "",
-            *self._partials(),
         ]
 
-    def _partials(self) -> list[str]:
+    def _members(self) -> str:
+        """How many rows a group has."""
+        text, strength = self.speller.size(self.layout.members)
+        return text if strength == ATOM else f"({text})"
+
+    def _zeros(self, acc: Accumulator) -> str:
+        tile = "tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)"
+        return f"{acc.name} = {'0.0' if self._in_one_number(acc) else tile}"
+
+    def _partials(self, accumulators: list[Accumulator], program: str) -> list[str]:
+        """The stores of what a program has summed up, in its own row of the partial sums."""
         lines = []
-        for acc in self.spec.accumulators:
-            pointer = f"{acc.name}_partial_ptr + tl.program_id(0)"
-            if acc.value.axes:
+        for acc in accumulators:
+            pointer = f"{acc.name}_partial_ptr + {program}"
+            if self._by_column(acc):
                 columns = f"tl.sum({acc.name}, axis=0, keep_dims=True)"
                 line = f"tl.store({pointer} * n_cols + cols, {columns}, mask=col_mask)"
             elif self._in_one_number(acc):
                 line = f"tl.store({pointer}, {acc.name})"
             else:
-                line = f"tl.store({pointer} * tl.num_programs(1) + tl.program_id(1), tl.sum({acc.name}))"
+                piece = f"tl.num_programs({self._piece}) + tl.program_id({self._piece})"
+                line = f"tl.store({pointer} * {piece}, tl.sum({acc.name}))"
             lines += [f"if {acc.guard}:", f"    {line}"] if acc.guard else [line]
         return lines
 

@@ -95,47 +95,84 @@ def _kernel(host: Host, spec: KernelSpec, device: str, stage: str, shapes: Shape
     blocks = ["BLOCK_ROWS=BLOCK_ROWS", "BLOCK_COLS=BLOCK_COLS", *stages, "num_warps=num_warps"]
     blocks += ["enable_fp_fusion=False"] if text.unfused else []
     args = [*text.pointers, "n_rows", "n_cols", *sizes, *scalars, *flags, *blocks]
-    grid = "n_programs" if spec.persistent else "cdiv(n_rows, BLOCK_ROWS)"
-    n_cols = "min(n_cols, PIECE_COLS)" if spec.pieces else "n_cols"
+    programs = "n_programs" if spec.persistent else "cdiv(n_rows, BLOCK_ROWS)"
+    grid = [programs, *(["n_splits"] if spec.layout.groups else []), *(["n_pieces"] if spec.pieces else [])]
     pieces = ["n_pieces = cdiv(n_cols, BLOCK_COLS)"] if spec.pieces else []
-    share = f"{host.options.programs_per_sm or 'per_sm'} * sm_count({device})"
     lines = [f"{t.name}_partial = torch.empty(n_rows, dtype=torch.float32, device={device})" for t in spec.totals]
     if not spec.persistent:
         lines += [f"BLOCK_ROWS, BLOCK_COLS, num_warps = {_settings(host, spec, stage)}", *asked, *pieces]
     else:
-        chosen = host.options.programs_per_sm
-        lines += [
-            f"BLOCK_ROWS, BLOCK_COLS, NUM_STAGES, num_warps, {'_' if chosen else 'per_sm'} = persistent_settings(",
-            f"    {n_cols}, {_loaded(spec)}, sums={_columns_of_sums(spec)}{host.options.settings(stage)}",
-            ")",
-            *asked,
-            *pieces,
-            f"n_programs = min(cdiv(n_rows, BLOCK_ROWS), {f'cdiv({share}, max(1, n_pieces))' if pieces else share})",
-        ]
+        lines += [*_persistent_settings(host, spec, stage, shapes), *asked, *pieces]
+        lines += _programs(host, spec, device, shapes)
         for acc in spec.accumulators:
-            programs = "n_programs * n_pieces" if pieces else "n_programs"
-            whole = programs if acc.place.slices else f"({programs}, 1)"
-            shape = "(n_programs, n_cols)" if acc.value.axes else whole
-            fresh = f"{acc.name}_partial = torch.empty({shape}, dtype=torch.float32, device={device})"
+            fresh = (
+                f"{acc.name}_partial = torch.empty({_partial_shape(spec, acc)}, dtype=torch.float32, device={device})"
+            )
             lines.append(conditional(fresh, acc.guard))
     lines += [
         *([_UNFUSED] if text.unfused else []),
         f"with device_guard({device}):",
-        f"    {text.name}[({grid}, {'n_pieces' if pieces else ''})]({', '.join(args)})",
+        f"    {text.name}[({', '.join(grid)}{',' if len(grid) == 1 else ''})]({', '.join(args)})",
     ]
     lines += [line for total in spec.totals for line in _final(host, total, "", shapes, False)]
     last_if = ""
-    for line in (line for acc in spec.accumulators for line in _final(host, acc, acc.guard, shapes, True)):
+    for line in (line for acc in spec.accumulators for line in _final_of(host, spec, acc, shapes)):
         if not (line.startswith("if ") and line == last_if):
             lines.append(line)
         last_if = line if line.startswith("if ") else last_if if line.startswith("    ") else ""
     return lines
 
 
-def _final(host: Host, acc: Accumulator, guard: str, shapes: Shapes, programs: bool) -> list[str]:
-    """The gradient, or the slice of it, from its partial sums: `programs` left a row each, or one number a row."""
+def _final_of(host: Host, spec: KernelSpec, acc: Accumulator, shapes: Shapes) -> list[str]:
+    return _final(host, acc, acc.guard, shapes, True, not acc.value.axes.isdisjoint(spec.layout.groups))
+
+
+def _persistent_settings(host: Host, spec: KernelSpec, stage: str, shapes: Shapes) -> list[str]:
+    """The settings of a kernel that strides over rows; no more of these at once than one group has."""
+    chosen, kind = host.options.settings(stage), "piece" if spec.pieces else "persistent"
+    members = shapes.count(spec.layout.members)
+    most = f", max_rows=next_power_of_2({members})" if spec.layout.groups and "max_rows" not in chosen else ""
+    sums = "" if spec.pieces else f", sums={_columns_of_sums(spec)}"
+    shared = sum(1 for value in spec.loads if spec.layout.kind(value) == "col")
+    sums += f", shared={shared}" if sums and shared > 1 else ""
+    return [
+        f"BLOCK_ROWS, BLOCK_COLS, NUM_STAGES, num_warps, {'_' if host.options.programs_per_sm else 'per_sm'} = {kind}_settings(",
+        f"    n_cols, {_loaded(spec)}{sums}{most}{chosen}",
+        ")",
+    ]
+
+
+def _programs(host: Host, spec: KernelSpec, device: str, shapes: Shapes) -> list[str]:
+    """How many programs stride over rows, and how many share each group of rows."""
+    share = f"{host.options.programs_per_sm or 'per_sm'} * sm_count({device})"
+    share = f"cdiv({share}, max(1, n_pieces))" if spec.pieces else share
+    if not spec.layout.groups:
+        return [f"n_programs = min(cdiv(n_rows, BLOCK_ROWS), {share})"]
+    return [
+        f"n_groups = {shapes.product(spec.layout.groups)}",
+        f"n_programs = {share}",
+        f"n_splits = min(cdiv({shapes.count(spec.layout.members)}, BLOCK_ROWS), max(1, n_programs // max(1, n_groups)))",
+        "n_programs = min(n_groups, n_programs)",
+    ]
+
+
+def _partial_shape(spec: KernelSpec, acc: Accumulator) -> str:
+    """The shape of the partial sums: a row for each program, or for each that shares a group of rows."""
+    by_column = not acc.value.axes.isdisjoint(spec.layout.cols)
+    programs = "n_programs * n_splits" if spec.layout.groups else "n_programs"
+    split = not acc.value.axes.isdisjoint(spec.layout.groups)
+    programs = "n_splits" if split else programs
+    programs += " * n_pieces" if spec.pieces and not by_column else ""
+    if acc.place.slices and not acc.value.axes:
+        return programs
+    return f"({'n_groups, ' if split else ''}{programs}, {'n_cols' if by_column else 1})"
+
+
+def _final(host: Host, acc: Accumulator, guard: str, shapes: Shapes, programs: bool, split: bool = False) -> list[str]:
+    """The gradient, or the slice of it, from its partial sums: `programs` left a row each, `split` by groups of rows, or
+    one number a row."""
     name, cut = acc.place.name, dict(acc.place.slices)
-    total = _final_sum(host, acc, shapes, programs)
+    total = _final_sum(host, acc, shapes, programs, split)
     if not cut and not acc.add:
         return [conditional(f"{name} = {total}", guard)]
     if not cut:
@@ -175,24 +212,25 @@ def _loaded(spec: KernelSpec) -> str:
 
 def _columns_of_sums(spec: KernelSpec) -> int:
     """The sums over rows that a program keeps for each column."""
-    return sum(1 for acc in spec.accumulators if acc.value.axes)
+    return sum(1 for acc in spec.accumulators if not acc.value.axes.isdisjoint(spec.layout.cols))
 
 
 def _flag_value(flag: str) -> str:
     return f"{flag[4:].lower()} is not None" if flag.startswith("HAS_") else flag.lower()
 
 
-def _final_sum(host: Host, acc: Accumulator, shapes: Shapes, programs: bool) -> str:
+def _final_sum(host: Host, acc: Accumulator, shapes: Shapes, programs: bool, split: bool) -> str:
     """The sum of partial sums in the gradient's shape, and in its dtype where that is at hand."""
-    name, axes = acc.place.name, len(acc.value.axes)
+    name, axes, many = acc.place.name, len(acc.value.axes), len([dim for dim in acc.place.dims if dim]) > 1
     own = name.removeprefix("d")
     dims = next(i.dims for i in host.graph.inputs if i.name == own)
     dtype = f"{own}.dtype" if own in host.saved else ""
     if programs:
         total, axes = f"sum_partials({name}_partial, {dtype or 'torch.float32'})", max(axes, 1)
+        many |= split
     else:
         total = f"{name}_partial.sum(0)"
-    if len([dim for dim in dims if dim]) > 1:
+    if many:
         total += f".view({f'{own}.shape' if own in host.saved else shapes.shape(dims)})"
     elif len(dims) != axes:
         total += f".view({', '.join('-1' if d else '1' for d in dims) or '()'})"

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from dataclasses import field
 
 from liger_dev.compiler.ir import Axes
 from liger_dev.compiler.ir import Dims
@@ -28,17 +29,28 @@ def along(value: Value) -> Axes:
 @dataclass(frozen=True)
 class Layout:
     """A kernel's axes: a program holds whole rows, its reductions go over all columns. `flat`: one run of elements,
-    which are then all columns."""
+    which are then all columns. `groups`: the first of the rows' axes, if programs take the rows of one group after those
+    of another; what varies over these alone is then the same for all rows that a program has at hand."""
 
     rows: tuple[str, ...]
     cols: tuple[str, ...]
     flat: bool = False
+    groups: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The axes of the rows of one group."""
+        return self.rows[len(self.groups) :]
 
     def kind(self, value: Value) -> str:
         """tile, row, col or scalar, by the axes a value varies over."""
         if self.flat:
             return "tile" if value.axes else "scalar"
-        return _KINDS[bool(value.axes & set(self.rows)), bool(value.axes & set(self.cols))]
+        return self.kind_of(value.axes)
+
+    def kind_of(self, axes: Iterable[str]) -> str:
+        """What `kind` says of a value that varies over `axes`."""
+        return _KINDS[not set(axes).isdisjoint(self.members), not set(axes).isdisjoint(self.cols)]
 
 
 _KINDS = {(True, True): "tile", (True, False): "row", (False, True): "col", (False, False): "scalar"}
@@ -127,6 +139,8 @@ class _Addressing:
     def index(self, run: tuple[str, ...]) -> str:
         group = self.group(run[0])
         base = "offsets" if self.layout.flat else "rows" if group == self.layout.rows else "cols"
+        if set(run) <= set(self.layout.groups):
+            group, base = self.layout.groups, "group"
         first, last = group.index(run[0]), group.index(run[-1])
         text = base
         if last < len(group) - 1:

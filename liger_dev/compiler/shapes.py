@@ -79,6 +79,10 @@ class Shapes:
         rest = tuple(a for a in axes if a not in counted)
         return f"{best} * {self._times(rest, alone=False)}" if best else self._times(rest)
 
+    def count(self, axes: tuple[str, ...]) -> str:
+        """A product of sizes, as their axes give them."""
+        return self._times(axes) if axes else "1"
+
     def _times(self, axes: tuple[str, ...], *, alone: bool = True) -> str:
         parts = [self.axis(axis) for axis in axes]
         if alone and len(parts) == 1:

@@ -102,6 +102,8 @@ class Speller:
         """The position along an axis, from the kernel's own rows or columns."""
         group = self.layout.rows if axis in self.layout.rows else self.layout.cols
         base = "offsets" if self.layout.flat else "rows" if axis in self.layout.rows else "cols"
+        if axis in self.layout.groups:
+            group, base = self.layout.groups, "group"
         position = group.index(axis)
         text, strength = base, ATOM
         if position < len(group) - 1:

@@ -41,6 +41,9 @@ _RESERVED = {
     "col_mask",
     "offsets",
     "block",
+    "group",
+    "member",
+    "number",
     "n_blocks",
     "start",
     "stretch",
@@ -80,13 +83,15 @@ class Block:
 
 
 class Statements:
-    """One kernel as it grows: what stands outside its loop (`head`), and the block inside. `lines` gives its text."""
+    """One kernel as it grows: what stands outside its loops (`head`), inside the one over groups of rows (`group`), and
+    the block inside. `lines` gives its text."""
 
     def __init__(self, graph: Graph, spec: KernelSpec) -> None:
         self.graph = graph
         self.spec = spec
         self.layout = spec.layout
         self.head: list[str] = []
+        self.group: list[str] = []
         self.block = Block()
         self.assigned: dict[str, Value] = {}
         self.reloads = False
@@ -106,7 +111,7 @@ class Statements:
         self.names = self._local_names()
         self.fills, self.lanes = self._choose_fills()
         row_fills = {v: self.fills.get(v, 0.0) for v in spec.loads if self.kind(v) in ("tile", "row")}
-        self.row_lanes = Lanes(frozenset(spec.layout.rows), row_fills)
+        self.row_lanes = Lanes(frozenset(spec.layout.members), row_fills)
         self.named = self._choose_named()
 
     # What is needed, and what it is called
@@ -321,8 +326,13 @@ class Statements:
         name = self.name_of(value)
         self.speller.bound[value] = name
         self.assigned[name] = value
-        outside = self.spec.persistent and self.kind(value) in ("col", "scalar")
-        (self.head if outside else block).append(f"{name} = {text}")
+        self._outside(self.kind(value), value.axes, block).append(f"{name} = {text}")
+
+    def _outside(self, kind: str, axes: Iterable[str], block: list[str]) -> list[str]:
+        """Where a statement belongs: outside of the loop over rows if it is the same for all of them, else in `block`."""
+        if not self.spec.persistent or kind not in ("col", "scalar"):
+            return block
+        return self.head if set(axes).isdisjoint(self.layout.groups) else self.group
 
     def name_of(self, value: Value) -> str:
         if value not in self.names:
@@ -337,7 +347,7 @@ class Statements:
         text = found.text
         if text == "0":
             return f"{place.name}_ptr"
-        if text in ("rows", "cols", "offsets") or text.isdigit():
+        if text in ("rows", "cols", "offsets", "group") or text.isdigit():
             return f"{place.name}_ptr + {text}"
         if not self.layout.flat and text == "rows * n_cols + cols":
             self.plain = True
@@ -349,8 +359,7 @@ class Statements:
             return f"{place.name}_ptr + {text}"
         if text not in self.shared:
             self.shared[text] = unique(f"{owner}_offsets", {*self.shared.values(), *_RESERVED})
-            outside = self.spec.persistent and kind in ("col", "scalar")
-            (self.head if outside else self.block.addresses).append(f"{self.shared[text]} = {text}")
+            self._outside(kind, place.axes, self.block.addresses).append(f"{self.shared[text]} = {text}")
         return f"{place.name}_ptr + {self.shared[text]}"
 
     def _load(self, value: Value, eviction: str = "") -> str:
@@ -407,11 +416,9 @@ class Statements:
         self._guarded(store.guard, f"tl.store({pointer}, {text}{mask}{policy})")
 
     def _kind_of(self, place: Place) -> str:
-        axes = set(place.axes)
         if self.layout.flat:
-            return "tile" if axes else "scalar"
-        has_rows, has_cols = bool(axes & set(self.layout.rows)), bool(axes & set(self.layout.cols))
-        return "tile" if has_rows and has_cols else "row" if has_rows else "col" if has_cols else "scalar"
+            return "tile" if place.axes else "scalar"
+        return self.layout.kind_of(place.axes)
 
     def _guarded(self, guard: str, line: str) -> None:
         last = self.block.tail

@@ -126,6 +126,8 @@ def test_launches(body, shapes, forward, backward):
                 ("LBT", "H", "dvalues", "dquery", "dweight"),
             ],
         ),
+        ("modulated_rms_norm", [("BT", "H", "y", "rstd")], [("BT", "H", "dx", "dweight", "dscale")]),
+        ("gated_residual", [("BT", "H", "y")], [("BT", "H", "dresidual", "dx", "dgate")]),
         ("dice_loss", [("B", "YX", "overlap", "total", "difference")], [("BY", "X", "dlogits")]),
         (
             "global_response_norm",

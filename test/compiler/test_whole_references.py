@@ -173,6 +173,23 @@ def dropped_residual(x, residual, weight, seed, p: float = 0.1, eps: float = 1e-
     h = residual + x * keep / (1 - p)
     return h * torch.rsqrt(h.float().pow(2).mean(-1, keepdim=True) + eps).to(h.dtype) * weight, h
 """,
+    # Sums over the rows of a sample, in pieces of rows: by column, and of all its elements.
+    "modulated_tanh": """
+SHAPES = {"x": ("B", "T", "H"), "scale": ("B", 1, "H"), "gate": ("B",), "bias": ("H",)}
+
+
+def modulated_tanh(x, scale, gate, bias):
+    return torch.tanh(x + bias) * (1 + scale) * torch.sigmoid(gate)[:, None, None]
+""",
+    # Sums over the rows of a sample, in whole rows; those over two of its axes are another kernel's.
+    "modulated_heads": """
+SHAPES = {"x": ("B", "S", "T", "H"), "scale": ("B", "S", 1, "H"), "gate": ("B", "S", 1, 1), "shift": ("B", 1, 1, "H")}
+
+
+def modulated_heads(x, scale, gate, shift):
+    normed = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6)
+    return normed * torch.tanh(scale) * (1 + gate) + shift
+""",
     # Infinite logits, and the activation of an infinite number.
     "infinite_logits": """
 SHAPES = {"x": ("B", "H"), "target": ("B", "H")}

@@ -20,14 +20,13 @@ import triton.language as tl
 from torch.autograd.function import once_differentiable
 
 from kernels.ops.utils import LONG_ROW
-from kernels.ops.utils import PIECE_COLS
 from kernels.ops.utils import cdiv
 from kernels.ops.utils import check_floating
 from kernels.ops.utils import check_rank
 from kernels.ops.utils import check_shape
 from kernels.ops.utils import column_settings
 from kernels.ops.utils import device_guard
-from kernels.ops.utils import persistent_settings
+from kernels.ops.utils import piece_settings
 from kernels.ops.utils import row_settings
 from kernels.ops.utils import row_shape
 from kernels.ops.utils import sm_count
@@ -411,8 +410,8 @@ def attn_res_backward(
         )
     n_rows, n_cols = row_shape(values)
     dvalues = torch.empty_like(values) if needs_dvalues else None
-    BLOCK_ROWS, BLOCK_COLS, NUM_STAGES, num_warps, per_sm = persistent_settings(
-        min(n_cols, PIECE_COLS), dy.element_size() + values.element_size(), sums=2
+    BLOCK_ROWS, BLOCK_COLS, NUM_STAGES, num_warps, per_sm = piece_settings(
+        n_cols, dy.element_size() + values.element_size()
     )
     n_pieces = cdiv(n_cols, BLOCK_COLS)
     n_programs = min(cdiv(n_rows, BLOCK_ROWS), cdiv(per_sm * sm_count(dy.device), max(1, n_pieces)))

@@ -22,7 +22,7 @@ from kernels.ops.utils import cdiv
 from kernels.ops.utils import check_floating
 from kernels.ops.utils import check_shape
 from kernels.ops.utils import device_guard
-from kernels.ops.utils import persistent_settings
+from kernels.ops.utils import piece_settings
 from kernels.ops.utils import row_settings
 from kernels.ops.utils import row_shape
 from kernels.ops.utils import sm_count
@@ -153,9 +153,7 @@ def dyt_backward(dy, x, alpha, gamma, needs_dx=True, needs_dalpha=True, needs_dg
     n_rows, n_cols = row_shape(dy)
     dy = dy.contiguous()
     dx = torch.empty_like(x) if needs_dx else None
-    BLOCK_ROWS, BLOCK_COLS, NUM_STAGES, num_warps, per_sm = persistent_settings(
-        min(n_cols, PIECE_COLS), dy.element_size() + x.element_size(), sums=2
-    )
+    BLOCK_ROWS, BLOCK_COLS, NUM_STAGES, num_warps, per_sm = piece_settings(n_cols, dy.element_size() + x.element_size())
     n_pieces = cdiv(n_cols, BLOCK_COLS)
     n_programs = min(cdiv(n_rows, BLOCK_ROWS), cdiv(per_sm * sm_count(dy.device), max(1, n_pieces)))
     dalpha_partial = (

@@ -5,7 +5,8 @@
     dweight = sum[B, T](dy * x_hat * (scale + 1))
     dscale = sum[T](dy * x_hat * weight)
 
-Launch: a program holds BLOCK_ROWS whole rows; in backward it strides over rows and keeps its part of dweight.
+Launch: a program holds BLOCK_ROWS whole rows; in backward it strides over the rows of one B after another and keeps
+its part of dweight and dscale.
 """
 
 import torch
@@ -18,8 +19,8 @@ from kernels.ops.utils import WIDE_ROW
 from kernels.ops.utils import cdiv
 from kernels.ops.utils import check_floating
 from kernels.ops.utils import check_shape
-from kernels.ops.utils import column_settings
 from kernels.ops.utils import device_guard
+from kernels.ops.utils import next_power_of_2
 from kernels.ops.utils import persistent_settings
 from kernels.ops.utils import row_settings
 from kernels.ops.utils import row_shape
@@ -70,11 +71,13 @@ def _modulated_rms_norm_backward_kernel(
     rstd_ptr,
     dx_ptr,
     dweight_partial_ptr,
+    dscale_partial_ptr,
     n_rows,
     n_cols,
     n_T,
     NEEDS_DX: tl.constexpr,
     NEEDS_DWEIGHT: tl.constexpr,
+    NEEDS_DSCALE: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLS: tl.constexpr,
     NUM_STAGES: tl.constexpr,
@@ -86,85 +89,67 @@ def _modulated_rms_norm_backward_kernel(
         weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
     dweight = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
 
-    for block in tl.range(tl.program_id(0), tl.cdiv(n_rows, BLOCK_ROWS), tl.num_programs(0), num_stages=NUM_STAGES):
-        rows = (tl.cast(block, tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
-        row_mask = rows < n_rows
-        mask = row_mask & col_mask
-        offsets = rows * n_cols + cols
-        scale_offsets = rows // n_T * n_cols + cols
-
-        if RELOAD:
-            weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
-        dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
-        x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
-        scale = tl.load(scale_ptr + scale_offsets, mask=mask, other=0.0).to(tl.float32)
-        rstd = tl.load(rstd_ptr + rows, mask=row_mask, other=0.0)
-
-        x_hat = x * rstd
-        shifted = scale + 1.0
-        dx_hat = dy * shifted * weight
-        mean_dot = tl.sum(dx_hat * x_hat, axis=1, keep_dims=True) / n_cols
-        if RELOAD:  # what did not stay in registers
-            weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0, eviction_policy="evict_last").to(tl.float32)
-            dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
-            x = tl.load(x_ptr + offsets, mask=mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
-            scale = tl.load(scale_ptr + scale_offsets, mask=mask, other=0.0, eviction_policy="evict_last").to(
-                tl.float32
-            )
-            x_hat = x * rstd
+    for number in range(tl.program_id(0), n_rows // n_T, tl.num_programs(0)):
+        group = tl.cast(number, tl.int64)
+        scale_offsets = group * n_cols + cols
+        if not RELOAD:
+            scale = tl.load(scale_ptr + scale_offsets, mask=col_mask, other=0.0).to(tl.float32)
             shifted = scale + 1.0
-            dx_hat = dy * shifted * weight
-        dx = (dx_hat - x_hat * mean_dot) * rstd
+        dscale = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
 
-        if NEEDS_DX:
-            tl.store(dx_ptr + offsets, dx, mask=mask)
-        if NEEDS_DWEIGHT:
-            dweight += dy * x_hat * shifted
+        for block in tl.range(tl.program_id(1), tl.cdiv(n_T, BLOCK_ROWS), tl.num_programs(1), num_stages=NUM_STAGES):
+            member = (block * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
+            rows = group * n_T + member
+            row_mask = member < n_T
+            mask = row_mask & col_mask
+            offsets = rows * n_cols + cols
+
+            if RELOAD:
+                weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
+                scale = tl.load(scale_ptr + scale_offsets, mask=col_mask, other=0.0).to(tl.float32)
+                shifted = scale + 1.0
+            dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+            x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+            rstd = tl.load(rstd_ptr + rows, mask=row_mask, other=0.0)
+
+            x_hat = x * rstd
+            dx_hat = dy * shifted * weight
+            mean_dot = tl.sum(dx_hat * x_hat, axis=1, keep_dims=True) / n_cols
+            if RELOAD:  # what did not stay in registers
+                weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0, eviction_policy="evict_last").to(
+                    tl.float32
+                )
+                scale = tl.load(scale_ptr + scale_offsets, mask=col_mask, other=0.0, eviction_policy="evict_last").to(
+                    tl.float32
+                )
+                shifted = scale + 1.0
+                dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
+                x = tl.load(x_ptr + offsets, mask=mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
+                x_hat = x * rstd
+                dx_hat = dy * shifted * weight
+            dx = (dx_hat - x_hat * mean_dot) * rstd
+            product = dy * x_hat
+
+            if NEEDS_DX:
+                tl.store(dx_ptr + offsets, dx, mask=mask)
+            if NEEDS_DWEIGHT:
+                dweight += product * shifted
+            if NEEDS_DSCALE:
+                dscale += product * weight
+
+        if NEEDS_DSCALE:
+            tl.store(
+                dscale_partial_ptr + (group * tl.num_programs(1) + tl.program_id(1)) * n_cols + cols,
+                tl.sum(dscale, axis=0, keep_dims=True),
+                mask=col_mask,
+            )
 
     if NEEDS_DWEIGHT:
         tl.store(
-            dweight_partial_ptr + tl.program_id(0) * n_cols + cols,
+            dweight_partial_ptr + (tl.program_id(0) * tl.num_programs(1) + tl.program_id(1)) * n_cols + cols,
             tl.sum(dweight, axis=0, keep_dims=True),
             mask=col_mask,
         )
-
-
-@triton.jit
-def _modulated_rms_norm_dscale_kernel(
-    dy_ptr,
-    x_ptr,
-    weight_ptr,
-    rstd_ptr,
-    dscale_ptr,
-    n_rows,
-    n_cols,
-    n_H,
-    BLOCK_ROWS: tl.constexpr,
-    BLOCK_COLS: tl.constexpr,
-):
-    rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
-    row_mask = rows < n_rows
-    weight_offsets = rows % n_H
-    weight = tl.load(weight_ptr + weight_offsets, mask=row_mask, other=0.0).to(tl.float32)
-
-    dscale = tl.zeros((BLOCK_ROWS, 1), dtype=tl.float32)
-    for stretch in range(0, n_cols, 32 * BLOCK_COLS):
-        dscale_lanes = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
-        for start in range(stretch, tl.minimum(stretch + 32 * BLOCK_COLS, n_cols), BLOCK_COLS):
-            cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
-            mask = row_mask & (cols < n_cols)
-            dy_offsets = rows // n_H * (n_H * n_cols) + cols.to(tl.int64) * n_H + rows % n_H
-            rstd_offsets = rows // n_H * n_cols + cols
-
-            dy = tl.load(dy_ptr + dy_offsets, mask=mask, other=0.0).to(tl.float32)
-            x = tl.load(x_ptr + dy_offsets, mask=mask, other=0.0).to(tl.float32)
-            rstd = tl.load(rstd_ptr + rstd_offsets, mask=mask, other=0.0)
-
-            x_hat = x * rstd
-            dscale_lanes += dy * x_hat * weight
-        dscale += tl.sum(dscale_lanes, axis=1, keep_dims=True)
-
-    tl.store(dscale_ptr + rows, dscale, mask=row_mask)
 
 
 def modulated_rms_norm_forward(x, weight, scale, eps):
@@ -203,14 +188,20 @@ def modulated_rms_norm_backward(dy, x, weight, scale, rstd, needs_dx=True, needs
     dy = dy.contiguous()
     dx = torch.empty_like(x) if needs_dx else None
     BLOCK_ROWS, BLOCK_COLS, NUM_STAGES, num_warps, per_sm = persistent_settings(
-        n_cols, dy.element_size() + x.element_size() + scale.element_size(), sums=1
+        n_cols, dy.element_size() + x.element_size(), sums=2, shared=2, max_rows=next_power_of_2(dy.shape[-2])
     )
-    n_programs = min(cdiv(n_rows, BLOCK_ROWS), per_sm * sm_count(dy.device))
+    n_groups = scale.shape[:-1].numel()
+    n_programs = per_sm * sm_count(dy.device)
+    n_splits = min(cdiv(dy.shape[-2], BLOCK_ROWS), max(1, n_programs // max(1, n_groups)))
+    n_programs = min(n_groups, n_programs)
     dweight_partial = (
-        torch.empty((n_programs, n_cols), dtype=torch.float32, device=dy.device) if needs_dweight else None
+        torch.empty((n_programs * n_splits, n_cols), dtype=torch.float32, device=dy.device) if needs_dweight else None
+    )
+    dscale_partial = (
+        torch.empty((n_groups, n_splits, n_cols), dtype=torch.float32, device=dy.device) if needs_dscale else None
     )
     with device_guard(dy.device):
-        _modulated_rms_norm_backward_kernel[(n_programs,)](
+        _modulated_rms_norm_backward_kernel[(n_programs, n_splits)](
             dy,
             x,
             weight,
@@ -218,11 +209,13 @@ def modulated_rms_norm_backward(dy, x, weight, scale, rstd, needs_dx=True, needs
             rstd,
             dx,
             dweight_partial,
+            dscale_partial,
             n_rows,
             n_cols,
             dy.shape[-2],
             NEEDS_DX=needs_dx,
             NEEDS_DWEIGHT=needs_dweight,
+            NEEDS_DSCALE=needs_dscale,
             BLOCK_ROWS=BLOCK_ROWS,
             BLOCK_COLS=BLOCK_COLS,
             NUM_STAGES=NUM_STAGES,
@@ -230,24 +223,7 @@ def modulated_rms_norm_backward(dy, x, weight, scale, rstd, needs_dx=True, needs
             num_warps=num_warps,
         )
     dweight = sum_partials(dweight_partial, weight.dtype) if needs_dweight else None
-    n_rows, n_cols = scale.numel(), dy.shape[-2]
-    dscale = torch.empty_like(scale) if needs_dscale else None
-    if needs_dscale:
-        BLOCK_ROWS, BLOCK_COLS, num_warps = column_settings(n_rows, n_cols)
-        with device_guard(dy.device):
-            _modulated_rms_norm_dscale_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
-                dy,
-                x,
-                weight,
-                rstd,
-                dscale,
-                n_rows,
-                n_cols,
-                dy.shape[-1],
-                BLOCK_ROWS=BLOCK_ROWS,
-                BLOCK_COLS=BLOCK_COLS,
-                num_warps=num_warps,
-            )
+    dscale = sum_partials(dscale_partial, scale.dtype).view(scale.shape) if needs_dscale else None
     return dx, dweight, dscale
 
 

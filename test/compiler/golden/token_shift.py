@@ -22,7 +22,7 @@ from kernels.ops.utils import check_floating
 from kernels.ops.utils import check_rank
 from kernels.ops.utils import check_shape
 from kernels.ops.utils import device_guard
-from kernels.ops.utils import persistent_settings
+from kernels.ops.utils import piece_settings
 from kernels.ops.utils import row_settings
 from kernels.ops.utils import row_shape
 from kernels.ops.utils import sm_count
@@ -125,8 +125,8 @@ def token_shift_backward(dy, x, mix, needs_dx=True, needs_dmix=True):
     n_rows, n_cols = row_shape(dy)
     dy = dy.contiguous()
     dx = torch.empty_like(x) if needs_dx else None
-    BLOCK_ROWS, BLOCK_COLS, NUM_STAGES, num_warps, per_sm = persistent_settings(
-        min(n_cols, PIECE_COLS), dy.element_size() + dy.element_size() + x.element_size() + x.element_size(), sums=1
+    BLOCK_ROWS, BLOCK_COLS, NUM_STAGES, num_warps, per_sm = piece_settings(
+        n_cols, dy.element_size() + dy.element_size() + x.element_size() + x.element_size()
     )
     n_pieces = cdiv(n_cols, BLOCK_COLS)
     n_programs = min(cdiv(n_rows, BLOCK_ROWS), cdiv(per_sm * sm_count(dy.device), max(1, n_pieces)))
