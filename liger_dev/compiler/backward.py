@@ -88,8 +88,10 @@ class _Backward:
             suffix = "" if len(steps) == 1 else unique(f"_{step.stores[0].place.name}", suffixes)
             suffixes.add(suffix)
             launches.append(self.tile_launch(f"_{self.operation}{suffix}_backward_kernel", step))
-        kept = {s.value: s.place for step in steps for s in step.stores if s.place.exact}
-        launches += [self.sum_launch(value, {**self.loads, **kept}) for value in left]
+        kept = [s for step in steps for s in step.stores if s.place.exact]
+        for value in left:
+            own = {s.value: s.place for s in kept if s.guard in ("", self.guards[self.owner[value]])}
+            launches.append(self.sum_launch(value, {**self.loads, **own}))
         return [*launches, *scattered]
 
     def later(self, sums: list[Value]) -> set[Value]:

@@ -11,7 +11,10 @@ from liger_dev.compiler.naming import unique
 from liger_dev.compiler.ops import ATOM
 from liger_dev.compiler.ops import OPS
 from liger_dev.compiler.ops import PRODUCT
+from liger_dev.compiler.ops import SUM
 from liger_dev.compiler.shapes import Shapes
+from liger_dev.compiler.shapes import is_atom
+from liger_dev.compiler.shapes import is_sum
 from liger_dev.compiler.spelling import literal
 from liger_dev.compiler.spelling import strength_needed
 
@@ -58,7 +61,7 @@ class HostValues:
                 return value.attr("name"), ATOM
             case "size":
                 text = self.shapes.product(value.attr("over"))
-                return text, PRODUCT if "*" in text or "//" in text else ATOM
+                return text, SUM if is_sum(text) else ATOM if is_atom(text) else PRODUCT
             case "sum":
                 return self.total(value), ATOM
             case "round" | "detach":

@@ -67,7 +67,7 @@ def _kernel(host: Host, spec: KernelSpec, device: str, stage: str, shapes: Shape
     names = knobs(host.options, spec, stage)
     measured, lead = is_looked_up(host.options, text, names), device.removesuffix(".device")
     if not spec.layout.rows + spec.layout.cols:
-        args = [*text.pointers, *scalars, *flags, "num_warps=1"]
+        args = [*text.pointers, *sizes, *scalars, *flags, "num_warps=1"]
         return [f"with device_guard({device}):", f"    {spec.name}[(1,)]({', '.join(args)})"]
     if spec.layout.flat:
         usual = ("BLOCK_SIZE", str(host.options.num_warps))

@@ -26,6 +26,8 @@ from liger_dev.compiler.rows_index import INDEXED
 from liger_dev.compiler.rows_pointwise import POINTWISE
 from liger_dev.compiler.rows_reduce import REDUCTIONS
 from liger_dev.compiler.rows_shape import SHAPES
+from liger_dev.compiler.shapes import dividend
+from liger_dev.compiler.shapes import factor
 from liger_dev.compiler.slices import Slicer
 from liger_dev.compiler.slices import lift
 from liger_dev.compiler.source_names import SourceMap
@@ -95,6 +97,10 @@ def _position(state: Lowering, value: Value, axis: str) -> int:
 def _restart(state: Lowering, split: SplitAxis, parts: dict[str, tuple[str, ...]], first: bool) -> None:
     """Replaces an axis by two, whose sizes are known numbers, other axes, or the quotient."""
     graph, whole = state.graph, state.graph.sizes[split.axis]
+    if split.axis not in {axis for item in graph.inputs for axis in axes_of(item.dims)}:
+        raise state.refuse(
+            f"it splits {split.axis}, which is no axis of an input but of a piece of one", "split the input itself"
+        )
     names: list[str] = []
     for i, (size, static) in enumerate(zip(split.sizes, split.static)):
         alike = [axis for axis, extent in state.hints.items() if extent == size and axis != split.axis]
@@ -110,7 +116,9 @@ def _restart(state: Lowering, split: SplitAxis, parts: dict[str, tuple[str, ...]
             other = names[1 - i]
             if not other:
                 raise state.refuse(f"{split.axis} is split into parts of unknown size")
-            names[i] = state.new_axis(f"{split.axis}_{i}", split.sizes[i], f"{whole} // {_factor(graph.sizes[other])}")
+            names[i] = state.new_axis(
+                f"{split.axis}_{i}", split.sizes[i], f"{dividend(whole)} // {factor(graph.sizes[other])}"
+            )
     for axis, existing in list(parts.items()):
         parts[axis] = tuple(p for a in existing for p in (names if a == split.axis else (a,)))
     parts[split.axis] = tuple(names)
@@ -134,10 +142,6 @@ def _join(state: Lowering, same: SameAxis, parts: dict[str, tuple[str, ...]], fi
     if first:
         state.graph.inputs.clear()
         state.graph.names.clear()
-
-
-def _factor(size: str) -> str:
-    return size if size.isdigit() or size.replace(".", "").replace("_", "").isalnum() else f"({size})"
 
 
 def _axis_expressions(reference: Reference) -> dict[str, str]:
@@ -239,8 +243,10 @@ def _outputs(state: Lowering, results: list[Any]) -> list[Output]:
                 f"an output is the same along {', '.join(sorted(same))}", "leave it to the caller to expand"
             )
         fallback = "y" if len(results) == 1 else f"y{i}"
-        name = (names[i] if len(names) == len(results) else "") or state.graph.names.get(term.value, fallback)
-        if name in {tensor.name for tensor in state.reference.tensors}:
+        given = names[i] if len(names) == len(results) else ""
+        name = given or state.graph.names.get(term.value, fallback)
+        taken = {tensor.name for tensor in state.reference.tensors}
+        if name in taken or not given and name in _names_below(state, term.value):
             name = "result" if len(results) == 1 else f"result_{i}"
         low = node.meta["val"].dtype == torch.bfloat16
         value = term.value
@@ -252,6 +258,13 @@ def _outputs(state: Lowering, results: list[Any]) -> list[Output]:
             state.graph.names[value] = state.graph.names.pop(term.value)
         outputs.append(Output(name, value, term.dims, tuple(sorted(term.dtype_of, key=order.index)) if low else ()))
     return outputs
+
+
+def _names_below(state: Lowering, value: Value) -> set[str]:
+    """The names of what an output is made of."""
+    own = value.args[0] if value.op == "round" else value
+    made_of = state.graph.walk([value])
+    return {state.graph.names[part] for part in made_of if part in state.graph.names and part not in (value, own)}
 
 
 def _lower_node(state: Lowering, node: Any, is_result: bool) -> Any:

@@ -13,6 +13,8 @@ from liger_dev.compiler.ir import Dims
 from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Value
 from liger_dev.compiler.scalar_forms import scalar_form
+from liger_dev.compiler.shapes import dividend
+from liger_dev.compiler.shapes import factor
 from liger_dev.compiler.source_names import SourceMap
 from liger_dev.compiler.trace import Traced
 from liger_dev.errors import Unsupported
@@ -84,9 +86,8 @@ class Lowering:
 
     def new_axis(self, name: str, extent: int, size: str) -> str:
         """A new axis; `size` is its size as a Python expression over the tensor arguments."""
-        known = next(
-            (axis for axis, text in self.graph.sizes.items() if text == size and self.hints.get(axis) == extent), ""
-        )
+        alike = [axis for axis, text in self.graph.sizes.items() if text == size and self.hints.get(axis) == extent]
+        known = next((axis for axis in alike if axis not in self.parts), "")
         if known:
             return known
         while name in self.hints:
@@ -106,11 +107,11 @@ class Lowering:
         if length == 0:
             raise self.refuse(f"an empty part of {axis}")
         if total % length == 0:
-            part = str(length) if size.isdigit() else f"{size} // {total // length}"
+            part = str(length) if size.isdigit() else f"{dividend(size)} // {total // length}"
             return self.new_axis(f"{axis}_{total // length}", length, part)
         rest = next((name for name, extent in self.hints.items() if extent == total - length), "")
         if rest:
-            return self.new_axis(f"{axis}_rest", length, f"{size} - {self.graph.sizes[rest]}")
+            return self.new_axis(f"{axis}_rest", length, f"{size} - {factor(self.graph.sizes[rest])}")
         raise self.refuse(f"a slice of {length} of the {total} elements that {axis} was traced with")
 
     def longer_axis(self, axis: str, more: int) -> str:
@@ -144,7 +145,7 @@ class Lowering:
         known = next((name for name, extent in self.hints.items() if extent == total), "")
         if known:
             return known
-        sizes = [" * ".join(self.graph.sizes[axis] for axis in part) or "1" for part in parts]
+        sizes = [" * ".join(factor(self.graph.sizes[axis]) for axis in part) or "1" for part in parts]
         return self.new_axis("_".join(axis for part in parts for axis in part), total, " + ".join(sizes))
 
     def name(self, value: Value, name: str) -> Value:

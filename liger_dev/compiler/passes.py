@@ -41,8 +41,9 @@ def arrange(
         roots = [*(v.args[0] for v in own), *(p.args[0] for p, _ in online), *(s.value for s in stores)]
         if not roots:
             continue
-        needs = frozenset(graph.walk(roots, [*loads, *singles]))
-        needs |= frozenset(graph.walk([singles[v][1] for v in needs if v in singles], loads))
+        done = [v for v in reductions if levels[v] <= level]
+        needs = frozenset(graph.walk(roots, [*loads, *singles, *done]))
+        needs |= frozenset(graph.walk([singles[v][1] for v in needs if v in singles], [*loads, *done]))
         read = frozenset(v for v in needs if v in loads and layout.kind(v) in ("tile", "col"))
         passes.append(Pass(own, online, stores, read, needs))
     return passes, [s for s in spec.stores if s not in tiles]

@@ -29,7 +29,7 @@ class Shapes:
             for i, dim in enumerate(dims):
                 if axis in dim:
                     rest = [self.axis(other) for other in dim if other != axis]
-                    return f"{name}.shape[{i - len(dims)}] // {rest[0] if len(rest) == 1 else '(' + ' * '.join(rest) + ')'}"
+                    return f"{name}.shape[{i - len(dims)}] // {factor(' * '.join(map(factor, rest)))}"
         size = self._of_known(size)
         if self.given is not None and size.split(".")[0] not in self.tensors:
             return self.given.setdefault(axis, f"size_{axis}")
@@ -87,7 +87,7 @@ class Shapes:
         parts = [self.axis(axis) for axis in axes]
         if alone and len(parts) == 1:
             return parts[0]
-        return " * ".join(f"({p})" if "//" in p or " - " in p else p for p in parts)
+        return " * ".join(map(factor, parts))
 
     def rows_and_cols(self, layout: Layout) -> str:
         """The statement that sets `n_rows` and `n_cols`."""
@@ -127,3 +127,22 @@ class Shapes:
 
     def dim(self, axes: tuple[str, ...]) -> str:
         return (self._dimension(axes) or self._times(axes)) if axes else "1"
+
+
+def factor(size: str) -> str:
+    """A size as an operand of a product or the divisor of a quotient, in parentheses if it is computed."""
+    return size if is_atom(size) else f"({size})"
+
+
+def dividend(size: str) -> str:
+    """A size as the left operand of `*` or `//`, in parentheses if it is a sum."""
+    return f"({size})" if is_sum(size) else size
+
+
+def is_atom(size: str) -> bool:
+    """Whether a size needs no parentheses anywhere: it is a number, is read off a tensor, or is one call."""
+    return " " not in size or (size.startswith("max(") and size.endswith(")"))
+
+
+def is_sum(size: str) -> bool:
+    return not is_atom(size) and (" + " in size or " - " in size)

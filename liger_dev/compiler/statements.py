@@ -450,7 +450,9 @@ class Statements:
 
     def _bind_in_order(self, roots: list[Value]) -> None:
         """Statements in the order in which values were made, which is the reference's own order."""
-        needed = set(self.graph.walk(roots, [*self.spec.loads, *self.speller.bound]))
+        known = [*self.spec.loads, *self.speller.bound, *self.singles]
+        needed = set(self.graph.walk(roots, known))
+        needed |= set(self.graph.walk([self.singles[v][1] for v in needed if v in self.singles], known))
         for value in self.values:
             if value in needed and value in self.named:
                 self.bind(value)

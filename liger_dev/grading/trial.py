@@ -130,7 +130,8 @@ def _trials(reference: Reference, function: Callable[..., Any]) -> list[Trial]:
 
 def _size_sets(reference: Reference) -> list[dict[str, int]]:
     axes = named(reference.tensors)
-    last = [tensor.shape[-1] for tensor in reference.tensors if tensor.shape]
+    # An axis that only indices vary along is not looped over, but searched for each of its elements.
+    last = [tensor.shape[-1] for tensor in reference.tensors if tensor.shape and tensor.dtype == "float"]
     widest = next((axis for axis in last if axis in axes), "")
     even, odd, ones = dict(zip(axes, _EVEN)), dict(zip(axes, _ODD)), dict.fromkeys(axes, 1)
     if not widest:

@@ -199,6 +199,61 @@ def infinite_logits(x, target):
     far = torch.where(x > 1, float("inf"), torch.where(x < -1, float("-inf"), x))
     return F.binary_cross_entropy_with_logits(x, target) + torch.where(x > 1, 0.0, F.hardswish(far)).sum()
 """,
+    # What a reference calls `y` is not its result.
+    "squeezed": """
+SHAPES = {"x": ("B", "C", "H", "W"), "g": ("B", "C")}
+
+
+def squeezed(x, g):
+    y = x.flatten(2).mean(-1)
+    return x * torch.sigmoid(y * g)[..., None, None]
+""",
+    # A sum in two passes beside an element of each row; nothing that varies along columns outlives its pass.
+    "margin_logits": """
+SHAPES = {"cosine": ("N", "C"), "label": ("N",)}
+DTYPES = {"label": "int"}
+RANGES = {"label": "C"}
+
+
+def margin_logits(cosine, label, s: float = 30.0, m: float = 0.35):
+    one_hot = torch.zeros_like(cosine).scatter(1, label[:, None], 1)
+    return F.cross_entropy(s * (cosine - one_hot * m), label)
+""",
+    "weighted_sum": """
+SHAPES = {"x": ("N", "C"), "y": ("N",), "weight": ("C",)}
+PARAMETERS = {}
+
+
+def weighted_sum(x, y: torch.LongTensor, weight):
+    return F.cross_entropy(x, y, weight=weight, reduction="sum")
+""",
+    # The mean over two pieces of the same length divides by a sum of sizes.
+    "joined_mean": """
+SHAPES = {"a": ("B",), "b": ("B",), "c": ("B",)}
+
+
+def joined_mean(a, b, c):
+    level = c.mean().clamp(min=0).detach()
+    return torch.cat((torch.sigmoid(a - level), torch.sigmoid(level - b)), 0).mean()
+""",
+    # A kernel for a single number that needs the sizes of what was summed.
+    "spread_of_logs": """
+SHAPES = {"x": ("N", "D"), "target": ("N", "D")}
+
+
+def spread_of_logs(x, target, lam: float = 0.5):
+    d = torch.log(x.abs() + 1e-3) - torch.log(target.abs() + 1e-3)
+    return torch.sqrt((d**2).mean() - lam * d.mean() ** 2 + 1e-6)
+""",
+    # A sum over rows whose kernel must not read what is stored for another gradient alone.
+    "embedded_norm": """
+SHAPES = {"ids": ("B", "T"), "table": ("V", "D"), "position": ("T", "D"), "weight": ("D",)}
+
+
+def embedded_norm(ids: torch.LongTensor, table, position, weight):
+    h = table[ids] + position[None]
+    return F.layer_norm(h, h.shape[-1:], weight)
+""",
 }
 SCRIPT = """
 import json, os, sys, tempfile
