@@ -27,7 +27,6 @@ _HALF = 0.5
 # A pass this short (ms) is over before the memory is busy: some microseconds go into its beginning and its end.
 _SHORT = 0.02
 _TITLES = {"speed": ("Speed (ms)", "Speedup"), "memory": ("Memory (MB)", "Savings")}
-_WHAT = {"speed": "call time", "memory": "memory"}
 
 
 @dataclass(frozen=True)
@@ -86,20 +85,23 @@ def table(metric: str, found: Sequence[Pair]) -> list[str]:
     return lines
 
 
-def assessment(found: Sequence[Pair]) -> str:
+def assessment(rows: Sequence[Measurement]) -> str:
     """Whether the kernel gains speed, memory, both or neither over eager PyTorch, over everything that was measured.
 
-    A full pass is judged, or a forward pass where there is no other.
+    A full pass is judged, or a forward pass where there is no other; speed by its calls, beside which the device's own
+    time is told.
     """
+    found = pairs(rows)
     mode = "full" if any(pair.mode == "full" for pair in found) else "forward"
-    own = {metric: [pair.ratio for pair in found if (pair.metric, pair.mode) == (metric, mode)] for metric in _TITLES}
-    measured = {metric: ratios for metric, ratios in own.items() if ratios}
-    gains = [metric for metric, ratios in measured.items() if _gains(ratios)]
+    speed, memory = ([one.ratio for one in found if (one.metric, one.mode) == (metric, mode)] for metric in _TITLES)
+    device = [ratio for (passed, _), ratio in _device_ratios(rows).items() if passed == mode]
+    gains = [metric for metric, ratios in zip(_TITLES, (speed, memory), strict=True) if ratios and _gains(ratios)]
     word = {0: "neither", 1: "".join(gains), 2: "both"}[len(gains)]
-    told = " and ".join(f"{_span(ratios)} of its {_WHAT[metric]}" for metric, ratios in measured.items())
+    named = {"call time": speed, "device time": device, "memory": memory}
+    told = ", ".join(f"{_span(ratios)} of its {what}" for what, ratios in named.items() if ratios)
     return (
         f"Over eager PyTorch it gains **{word}**: a {mode} pass takes {told or 'what nobody measured'}. "
-        f"A gain is one that no size takes back by more than {100 * _MARGIN:.0f} %."
+        f"A gain is one that no size takes back by more than {100 * _MARGIN:.0f} %; speed is that of calls."
     )
 
 

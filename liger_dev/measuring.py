@@ -122,7 +122,7 @@ def _tables(name: str, device: str, done: Benchmark) -> str:
     found = measured.pairs(done.rows)
     flags = [f"> **Catastrophic:** {flag.text}\n>" for flag in measured.flags(done.rows, found)]
     tables = [line for metric in ("speed", "memory") for line in ("", *measured.table(metric, found))]
-    return "\n".join([f"# {name} on {device}", "", *flags, *tables, "", *verdicts, measured.assessment(found)])
+    return "\n".join([f"# {name} on {device}", "", *flags, *tables, "", *verdicts, measured.assessment(done.rows)])
 
 
 def _change(root: Path, path: str, data: bytes) -> Change:

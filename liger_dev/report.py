@@ -319,7 +319,7 @@ def _benchmark(findings: Findings) -> Iterator[str]:
             yield from _block("text", findings.benchmark_fault)
     yield "## Assessment"
     yield ""
-    yield measured.assessment(found) if findings.rows else "Speed: not measured. Memory: not measured."
+    yield measured.assessment(findings.rows) if findings.rows else "Speed: not measured. Memory: not measured."
     yield measured.against_fastest(points)
     yield ""
     yield "## Plots"

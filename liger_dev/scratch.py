@@ -1,7 +1,9 @@
 """Takes a workspace and a kernel's name, and gives a copy to run it in, with hashes that tell whether a run changed it."""
 
 import contextlib
+import fcntl
 import hashlib
+import os
 import re
 import secrets
 import shutil
@@ -93,10 +95,9 @@ def kernel_files(name: str) -> tuple[str, ...]:
 def kernel_copy(name: str, root: Path) -> Iterator[KernelCopy]:
     """A copy of what the kernel needs, under `.liger-dev/scratch/`, removed at the end. Raises BadInput if a file lacks."""
     check_files(name, root)
-    scratch = root / ".liger-dev" / "scratch" / f"validate-{name}-{secrets.token_hex(4)}"
-    copy = KernelCopy(name, root.resolve(), scratch.resolve() / "tree", scratch.resolve() / "out")
-    try:
-        copy.out.mkdir(parents=True)
+    with own_folder(root, f"validate-{name}") as scratch:
+        copy = KernelCopy(name, root.resolve(), scratch.resolve() / "tree", scratch.resolve() / "out")
+        copy.out.mkdir()
         for folder in _FOLDERS:
             shutil.copytree(root / folder, copy.tree / folder, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
         for path in (*_SHARED, copy.test, copy.profile):
@@ -107,8 +108,37 @@ def kernel_copy(name: str, root: Path) -> Iterator[KernelCopy]:
             # Without a configuration of its own, pytest would search the folders above and take another's.
             (copy.tree / "pytest.ini").write_text(_PYTEST_INI)
         yield copy
+
+
+@contextlib.contextmanager
+def own_folder(root: Path, name: str) -> Iterator[Path]:
+    """A new scratch folder of the workspace `root`, removed at the end.
+
+    Those that killed processes have left go too: nobody holds their lock.
+    """
+    parent = root / ".liger-dev" / "scratch"
+    parent.mkdir(parents=True, exist_ok=True)
+    folder = parent / f"{name}-{secrets.token_hex(4)}"
+    with contextlib.ExitStack() as own:
+        with _locked(parent):
+            for old in parent.iterdir():
+                with contextlib.suppress(BlockingIOError, FileNotFoundError), _locked(old, fcntl.LOCK_NB):
+                    shutil.rmtree(old, ignore_errors=True)
+            folder.mkdir()
+            own.enter_context(_locked(folder))
+        own.callback(shutil.rmtree, folder, ignore_errors=True)
+        yield folder
+
+
+@contextlib.contextmanager
+def _locked(folder: Path, how: int = 0) -> Iterator[None]:
+    """Raises BlockingIOError where another holds the lock and `how` is not to wait."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | how)
+        yield
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        os.close(handle)
 
 
 def check_files(name: str, root: Path) -> None:

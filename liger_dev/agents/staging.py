@@ -2,7 +2,6 @@
 
 import contextlib
 import re
-import secrets
 import shutil
 
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from liger_dev.agents.tools import Refused
 from liger_dev.agents.tools import Tool
 from liger_dev.scratch import KernelCopy
 from liger_dev.scratch import kernel_copy
+from liger_dev.scratch import own_folder
 
 # All that an agent is ever shown of a workspace: no dot files, no runs, nothing beside the kernels.
 _READABLE = re.compile(
@@ -100,8 +100,7 @@ class Staging:
     @contextlib.contextmanager
     def copy(self) -> Iterator[KernelCopy]:
         """A scratch copy of the kernel with all that is staged, for children; it is gone afterwards."""
-        scratch = self.root / ".liger-dev" / "scratch" / f"agent-{self.name}-{secrets.token_hex(4)}"
-        try:
+        with own_folder(self.root, f"agent-{self.name}") as scratch:
             for path in ("kernels", "benchmark/scripts", "test/kernels", "profiles"):
                 if (self.root / path).is_dir():
                     ignored = shutil.ignore_patterns("__pycache__", "*.pyc")
@@ -115,8 +114,6 @@ class Staging:
                 (scratch / path).write_text(text, encoding="utf-8")
             with kernel_copy(self.name, scratch) as copy:
                 yield copy
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
 
     def reading(self) -> tuple[Tool, ...]:
         """The tools that change nothing."""

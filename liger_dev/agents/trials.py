@@ -137,4 +137,4 @@ def _measure(staging: Staging, say: Callable[[str], None], environment: Mapping[
         raise Refused(found.fault or found.reason)
     tables = [line for metric in ("speed", "memory") for line in measured.table(metric, measured.pairs(found.rows))]
     beside = measured.against_fastest(measured.points(found.samples))
-    return fence("\n".join([*tables, measured.assessment(measured.pairs(found.rows)), beside]), "benchmark")
+    return fence("\n".join([*tables, measured.assessment(found.rows), beside]), "benchmark")

@@ -160,4 +160,5 @@ def test_a_benchmark_that_is_stopped_goes_on_where_it_was(center: Path, signal: 
     with kernel_copy("center", center) as copy:
         found = run_benchmark(copy, {}, said.append)
     assert said[0] == "going on from 2 rows of a benchmark that was stopped"
-    assert len(found.rows) == len(found.samples) == 2 and not list((center / ".liger-dev/bench").iterdir())
+    assert len(found.rows) == len(found.samples) == 2
+    assert not [left for kept in ("bench", "scratch") for left in (center / ".liger-dev" / kept).iterdir()]
