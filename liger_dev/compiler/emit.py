@@ -2,6 +2,7 @@
 
 import re
 
+from liger_dev.compiler.elements import corrected
 from liger_dev.compiler.emit_looped import LoopedRows
 from liger_dev.compiler.emit_scattered import ScatteredRows
 from liger_dev.compiler.ir import Graph
@@ -18,8 +19,9 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 def emit_kernel(graph: Graph, spec: KernelSpec) -> KernelText:
-    kind = ScatteredRows if spec.scatter is not None else LoopedRows if spec.looped else WholeRows
-    return kind(graph, spec).text()
+    if spec.looped:
+        return LoopedRows(graph, corrected(graph, spec)).text()
+    return (ScatteredRows if spec.scatter is not None else WholeRows)(graph, spec).text()
 
 
 class WholeRows(Statements):

@@ -6,14 +6,17 @@ from dataclasses import replace
 
 from liger_dev.compiler.ir import Value
 from liger_dev.compiler.layout import SCANS
+from liger_dev.compiler.naming import unique
 from liger_dev.compiler.passes import Pass
 from liger_dev.compiler.passes import arrange
 from liger_dev.compiler.schedule import Store
 from liger_dev.compiler.statements import FILL
+from liger_dev.compiler.statements import RESERVED
 from liger_dev.compiler.statements import Block
 from liger_dev.compiler.statements import Statements
 from liger_dev.compiler.statements import fill_text
 from liger_dev.compiler.statements import indented
+from liger_dev.compiler.statements import inside_row
 
 
 class LoopedRows(Statements):
@@ -100,6 +103,7 @@ class LoopedRows(Statements):
         self.speller.bound, self.shared = bound, shared
         for value in (*one.reductions, *(v for pair in one.online for v in pair)):
             self.speller.bound[value] = self.name_of(value)
+        after = self._corrections(one, guard)
         loop = [_loop(scans)]
         if self.apart:
             return [*before, "", *starts, *self._in_stretches(one, body)]
@@ -112,8 +116,23 @@ class LoopedRows(Statements):
         self.evictions, self.last_use, self.backwards = {}, False, False
         if guard:
             self.speller.bound = known
-            return ["", f"if {guard}:", *indented([*before, *starts, *loop, *indented(body)])]
-        return [*before, "", *starts, *loop, *indented(body)]
+            return ["", f"if {guard}:", *indented([*before, *starts, *loop, *indented(body), *after])]
+        return [*before, "", *starts, *loop, *indented(body), *after]
+
+    def _corrections(self, one: Pass, guard: str) -> list[str]:
+        """The stores of single elements that follow a pass, once all threads have stored what they hold of the row."""
+        lines: list[str] = []
+        for correction in (c for c in self.spec.corrections if c.store in one.stores):
+            self.bind(correction.position)
+            at, name = self.speller.text(correction.position), correction.store.place.name
+            self.names.setdefault(correction.value, unique(f"{name}_at_{at}", {*RESERVED, *self.names.values()}))
+            self._bind_in_order([correction.value])
+            pointer = f"{name}_ptr + rows * n_cols + {at}"
+            line = f"tl.store({pointer}, {self.speller.text(correction.value)}, mask={inside_row(at)})"
+            self._guarded(correction.store.guard if correction.store.guard != guard else "", line)
+            lines += ["", f"# The element at {at} once more, after all others.", "tl.debug_barrier()"]
+            lines += [line for line in self._drain() if line]
+        return lines
 
     def _carry(self, scan: Value) -> str:
         return f"{self.name_of(scan)}_before"
@@ -193,7 +212,8 @@ class LoopedRows(Statements):
         self.block.body += [
             f"new_max = tl.maximum({high}, tl.max({inner}, axis=1, keep_dims=True))",
             'shift = tl.where(new_max == float("-inf"), 0.0, new_max)  # no NaN while all is -inf',
-            f"{sum_} = {sum_} * tl.exp({high} - shift) + tl.sum(tl.exp({inner} - shift), axis=1, keep_dims=True)",
+            f"{sum_} = {sum_} * exp_or_zero({high} - shift)",
+            f"{sum_} += tl.sum(exp_or_zero({inner} - shift), axis=1, keep_dims=True)",
             f"{high} = new_max",
         ]
 

@@ -139,7 +139,7 @@ def _returned(hosts: Sequence[tuple[Setting, Host]], index: int) -> str:
     return "; ".join([usual[0], *(f"{shape} with {' or with '.join(settings)}" for shape, settings in others)])
 
 
-_KERNEL_HELPERS = ("larger_or_nan",)
+_KERNEL_HELPERS = ("exp_or_zero", "larger_or_nan")
 _HELPERS = (
     "LONG_HELD_ROW",
     "LONG_ROW",

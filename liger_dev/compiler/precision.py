@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Value
+from liger_dev.compiler.layout import REDUCTIONS
 from liger_dev.compiler.ops import OPS
 from liger_dev.compiler.signs import at_most_zero
 
@@ -13,6 +14,31 @@ def triton_text(value: Value) -> str:
     """tl.exp(x) is off by about |x| units in the last place, as x * log2(e) is rounded: that shows where x is large."""
     unbounded = value.op == "exp" and not at_most_zero(value.args[0])
     return "libdevice.exp({0})" if unbounded else OPS[value.op].triton
+
+
+# Operations, by the argument of which they tell the smallest numbers from 0.
+_TELL_FROM_ZERO = {"div": 1, "pow": 0} | dict.fromkeys(
+    ("log", "log2", "log10", "logaddexp", "xlogy", "rsqrt", "sqrt"), 0
+)
+
+
+def flushed_exponentials(graph: Graph, values: Iterable[Value]) -> frozenset[Value]:
+    """The exponentials of a row that is shifted by its maximum, or by the logarithm of its sum, which may be 0 where they
+    are no normal number: beside exp(0), no sum tells. A logarithm or a quotient of one itself would tell."""
+    shifted = [v for v in values if v.op == "exp" and _is_shifted(v.args[0])]
+    if not shifted:
+        return frozenset()
+    everything = graph.walk([*(o.value for o in graph.outputs), *graph.gradients.values()])
+    reduced = [v for v in everything if v.op in REDUCTIONS]
+    told = [v.args[_TELL_FROM_ZERO[v.op]] for v in everything if v.op in _TELL_FROM_ZERO]
+    told += [arg for v in everything if v.op in ("logaddexp", "xlogy", "max", "argmax") for arg in v.args]
+    return frozenset(shifted) - {*graph.walk(told, reduced)}
+
+
+def _is_shifted(row: Value) -> bool:
+    if row.op != "sub":
+        return row.op == "log_softmax"
+    return row.args[1].op == "max" or row.args[1].op == "log" and _is_shifted(row.args[0])
 
 
 def mean_below_root(root: Value) -> Value | None:

@@ -50,6 +50,15 @@ class Store:
 
 
 @dataclass(frozen=True)
+class Correction:
+    """An element of each row that is stored once more, after all that `store` stores: `value` at the row's `position`."""
+
+    store: Store
+    position: Value
+    value: Value
+
+
+@dataclass(frozen=True)
 class Accumulator:
     """A sum over rows: each program keeps its part in float32 and writes it to `NAME_partial_ptr`. Their total is the
     gradient `place`, or the slice of it; `add`: to what is there."""
@@ -71,7 +80,7 @@ class Accumulator:
 class KernelSpec:
     """One kernel. A persistent one strides over rows; a looped one takes rows in blocks of columns, in passes; one of
     `pieces` reduces no rows, and its programs take a block of columns each. It is launched if the constexpr `when` would hold. Of the gradients in `totals` it leaves one sum a row, in float32. One with
-    `scatter` adds its rows up in the rows of a table that the input `scatter` counts."""
+    `scatter` adds its rows up in the rows of a table that the input `scatter` counts; `corrections` follow the stores."""
 
     name: str
     layout: Layout
@@ -84,6 +93,7 @@ class KernelSpec:
     when: str = ""
     totals: tuple[Accumulator, ...] = ()
     scatter: Value | None = None
+    corrections: tuple[Correction, ...] = ()
 
     @property
     def persistent(self) -> bool:

@@ -27,8 +27,8 @@ _DTYPES = {
 @dataclass
 class Speller:
     """Spells values of one kernel. `like` names a pointer's dtype for a rounding, `reduction` spells a reduction;
-    `exact` are quotients that must be rounded correctly; `scalars` and `sizes` collect what the expressions need as
-    arguments."""
+    `exact` are quotients that must be rounded correctly, `flushed` exponentials that may be 0 where they are tiny;
+    `scalars` and `sizes` collect what the expressions need as arguments."""
 
     graph: Graph
     layout: Layout
@@ -36,6 +36,7 @@ class Speller:
     reduction: Callable[[Value], str]
     bound: dict[Value, str] = field(default_factory=dict)
     exact: frozenset[Value] = frozenset()
+    flushed: frozenset[Value] = frozenset()
     scalars: set[str] = field(default_factory=set)
     sizes: set[str] = field(default_factory=set)
 
@@ -76,7 +77,8 @@ class Speller:
                 f"tl.div_rn({above}, {f'tl.cast({below}, tl.float32)' if value.args[1].op == 'size' else below})",
                 ATOM,
             )
-        return triton_text(value).format(*parts), row.strength
+        text = "exp_or_zero({0})" if value in self.flushed else triton_text(value)
+        return text.format(*parts), row.strength
 
     def operand(self, value: Value, needs: int) -> str:
         text, strength = self.spell(value)

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from dataclasses import field
 
+from liger_dev.compiler.elements import single_elements
 from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Value
-from liger_dev.compiler.ir import is_const
 from liger_dev.compiler.kernel_text import KernelText
 from liger_dev.compiler.layout import REDUCTIONS
 from liger_dev.compiler.layout import SCANS
@@ -22,6 +22,7 @@ from liger_dev.compiler.ops import OPS
 from liger_dev.compiler.padding import Lane
 from liger_dev.compiler.padding import Lanes
 from liger_dev.compiler.precision import exact_quotients
+from liger_dev.compiler.precision import flushed_exponentials
 from liger_dev.compiler.precision import rounds_products
 from liger_dev.compiler.schedule import KernelSpec
 from liger_dev.compiler.schedule import Place
@@ -33,7 +34,7 @@ from liger_dev.errors import Unsupported
 
 # The largest expression, in operations, that stands inside another one without a name of its own.
 _INLINE = 5
-_RESERVED = {
+RESERVED = {
     "rows",
     "cols",
     "mask",
@@ -102,11 +103,13 @@ class Statements:
         self.speller = Speller(graph, spec.layout, self.like, self.reduction)
         self.shared: dict[str, str] = {}
         roots = [*(s.value for s in spec.stores), *(a.operand for a in spec.accumulators)]
+        roots += [v for c in spec.corrections for v in (c.value, c.position)]
         roots += self._indices(roots)
         self.singles = single_elements(graph, spec, roots)
         positions = (position for _, position in self.singles.values())
         self.values = sorted(graph.walk([*roots, *positions], [*spec.loads, *self.singles]), key=lambda v: v.index)
         self.speller.exact = exact_quotients(graph, self.values)
+        self.speller.flushed = flushed_exponentials(graph, self.values)
         self.uses = self._count_uses(roots)
         self.names = self._local_names()
         self.fills, self.lanes = self._choose_fills()
@@ -153,7 +156,7 @@ class Statements:
         for value, place in self.spec.loads.items():
             if value in self.uses:
                 names[value] = self.graph.names.get(value, place.name)
-        reserved = _RESERVED | {s for s in self.graph.sizes}
+        reserved = RESERVED | {s for s in self.graph.sizes}
         return {v: f"{n}_value" if n in reserved else n for v, n in names.items()}
 
     def _choose_fills(self) -> tuple[dict[Value, Lane], Lanes]:
@@ -300,7 +303,7 @@ class Statements:
             tile, position = self.singles[value]
             self.bind(position)
             at = f"{self.spec.loads[tile].name}_at_{self.speller.text(position)}"
-            self.names.setdefault(value, unique(at, {*_RESERVED, *self.names.values()}))
+            self.names.setdefault(value, unique(at, {*RESERVED, *self.names.values()}))
             self._assign(value, self._element(tile, position), self.block.body)
             return
         for arg in value.args:
@@ -336,7 +339,7 @@ class Statements:
 
     def name_of(self, value: Value) -> str:
         if value not in self.names:
-            taken = {*self.speller.bound.values(), *_RESERVED, *self.names.values()}
+            taken = {*self.speller.bound.values(), *RESERVED, *self.names.values()}
             self.names[value] = unique(suggest(value, self.speller.bound), taken)
         return self.names[value]
 
@@ -358,7 +361,7 @@ class Statements:
         if _counted_by(place):
             return f"{place.name}_ptr + {text}"
         if text not in self.shared:
-            self.shared[text] = unique(f"{owner}_offsets", {*self.shared.values(), *_RESERVED})
+            self.shared[text] = unique(f"{owner}_offsets", {*self.shared.values(), *RESERVED})
             self._outside(kind, place.axes, self.block.addresses).append(f"{self.shared[text]} = {text}")
         return f"{place.name}_ptr + {self.shared[text]}"
 
@@ -385,8 +388,7 @@ class Statements:
         """One element of each row, read alone; 0 where a row has no element at that position."""
         place, at = self.spec.loads[tile], self.speller.text(position)
         cast = "" if place.exact else ".to(tl.float32)"
-        inside = f"row_mask & ({at} >= 0) & ({at} < n_cols)"
-        return f"tl.load({place.name}_ptr + rows * n_cols + {at}, mask={inside}, other=0.0){cast}"
+        return f"tl.load({place.name}_ptr + rows * n_cols + {at}, mask={inside_row(at)}, other=0.0){cast}"
 
     def _inside(self, place: Place) -> list[str]:
         """The conditions under which a read does not leave its dimension."""
@@ -472,23 +474,9 @@ def scan_text(value: Value, operand: str) -> str:
     return f"tl.{value.op}({operand}, axis=1{', reverse=True' if value.attr('reverse') else ''})"
 
 
-def single_elements(graph: Graph, spec: KernelSpec, roots: Iterable[Value]) -> dict[Value, tuple[Value, Value]]:
-    """Sums over a row in which all is 0 but one element of a loaded tensor: that tensor, and the element's position."""
-    found: dict[Value, tuple[Value, Value]] = {}
-    for value in graph.walk(roots, spec.loads):
-        inner = value.args[0] if value.op == "sum" and value not in spec.loads else value
-        if spec.layout.flat or inner is value or inner.op != "where" or inner.args[0].op != "eq":
-            continue
-        column, position = sorted(inner.args[0].args, key=lambda v: v.op != "index")
-        tile, zero = inner.args[1:]
-        if column.op != "index" or spec.layout.cols != (column.attr("axis"),) or value.attr("over") != spec.layout.cols:
-            continue
-        if not is_const(zero, 0.0) or tile not in spec.loads or spec.layout.kind(position) != "row":
-            continue
-        place = spec.loads[tile]
-        if address(graph, spec.layout, place.dims, place.slices).text == "rows * n_cols + cols":
-            found[value] = tile, position
-    return found
+def inside_row(position: str) -> str:
+    """The condition under which each row has an element at its `position`."""
+    return f"row_mask & ({position} >= 0) & ({position} < n_cols)"
 
 
 def fill_text(fill: Lane) -> str:

@@ -31,24 +31,27 @@ def test_products_are_not_fused_where_their_maximum_is_taken_off_again(body, unf
 
 
 @pytest.mark.parametrize(
-    "body, fast",
+    "body, spelled",
     [
-        ("return torch.softmax(x, -1)", True),
-        ("return (torch.log_softmax(x, -1).exp() * x).sum(-1)", True),
-        ("return torch.exp(-x * x)", True),
-        ("return torch.exp(-0.5 * x.square() - x.abs())", True),
-        ("return torch.exp(x - torch.maximum(x, x.amax(-1, keepdim=True)))", True),
-        ("return torch.exp(x.clamp(max=0.0))", True),
-        ("return torch.exp(x)", False),
-        ("return torch.exp(-x)", False),
-        ("return torch.exp(x - x.mean(-1, keepdim=True))", False),
-        ("return torch.exp(x - x.amin(-1, keepdim=True))", False),
-        ("return torch.exp(x.abs() - 1.0)", False),
+        ("return torch.softmax(x, -1)", "exp_or_zero("),
+        ("return (torch.log_softmax(x, -1).exp() * x).sum(-1)", "exp_or_zero("),
+        ("return torch.log(torch.softmax(x, -1) + 1e-30)", "tl.exp("),
+        ("return torch.exp(x - x.amax(-1, keepdim=True)).log2()", "tl.exp("),
+        ("return 1.0 / torch.softmax(x, -1)", "tl.exp("),
+        ("return torch.exp(-x * x)", "tl.exp("),
+        ("return torch.exp(-0.5 * x.square() - x.abs())", "tl.exp("),
+        ("return torch.exp(x - torch.maximum(x, x.amax(-1, keepdim=True)))", "tl.exp("),
+        ("return torch.exp(x.clamp(max=0.0))", "tl.exp("),
+        ("return torch.exp(x)", "libdevice.exp("),
+        ("return torch.exp(-x)", "libdevice.exp("),
+        ("return torch.exp(x - x.mean(-1, keepdim=True))", "libdevice.exp("),
+        ("return torch.exp(x - x.amin(-1, keepdim=True))", "libdevice.exp("),
+        ("return torch.exp(x.abs() - 1.0)", "libdevice.exp("),
     ],
 )
-def test_an_exponential_is_fast_where_its_argument_is_at_most_zero(body, fast):
+def test_an_exponential_is_fast_where_its_argument_is_at_most_zero(body, spelled):
     text = kernels(written("x: torch.Tensor", body, x=("B", "H")))
-    assert ("tl.exp(" in text) == fast and ("libdevice.exp(" in text) != fast
+    assert [one for one in ("exp_or_zero(", "tl.exp(", "libdevice.exp(") if one in text] == [spelled]
 
 
 def test_the_mean_below_a_standard_deviation_is_exact():

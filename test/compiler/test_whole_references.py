@@ -190,6 +190,18 @@ def modulated_heads(x, scale, gate, shift):
     normed = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6)
     return normed * torch.tanh(scale) * (1 + gate) + shift
 """,
+    # The gradient at the label is stored after the rest of its row.
+    "labelled_loss": """
+SHAPES = {"x": ("N", "V"), "target": ("N",)}
+DTYPES = {"target": "int"}
+RANGES = {"target": "V"}
+
+
+def labelled_loss(x, target, smoothing: float = 0.1):
+    log_probs = torch.log_softmax(x, -1)
+    picked = log_probs.gather(1, target[:, None])[:, 0]
+    return -((1 - smoothing) * picked + smoothing * log_probs.mean(-1)).mean()
+""",
     # Infinite logits, and the activation of an infinite number.
     "infinite_logits": """
 SHAPES = {"x": ("B", "H"), "target": ("B", "H")}

@@ -22,6 +22,7 @@ from kernels.ops.utils import check_floating
 from kernels.ops.utils import check_rank
 from kernels.ops.utils import check_shape
 from kernels.ops.utils import device_guard
+from kernels.ops.utils import exp_or_zero
 from kernels.ops.utils import loop_settings
 from kernels.ops.utils import row_settings
 from kernels.ops.utils import row_shape
@@ -59,7 +60,7 @@ def _alibi_softmax_forward_kernel(
     selected = tl.where(cols > query, float("-inf"), scores)
     row_max = tl.max(tl.where(mask, selected, float("-inf")), axis=1, keep_dims=True)
     shifted = selected - row_max
-    numerator = tl.exp(shifted)
+    numerator = exp_or_zero(shifted)
     denominator = tl.sum(tl.where(mask, numerator, 0.0), axis=1, keep_dims=True)
     y = numerator / denominator
 
@@ -103,9 +104,8 @@ def _alibi_softmax_forward_looped_kernel(
         selected = tl.where(cols > query, float("-inf"), scores)
         new_max = tl.maximum(row_max, tl.max(tl.where(mask, selected, float("-inf")), axis=1, keep_dims=True))
         shift = tl.where(new_max == float("-inf"), 0.0, new_max)  # no NaN while all is -inf
-        denominator = denominator * tl.exp(row_max - shift) + tl.sum(
-            tl.exp(tl.where(mask, selected, float("-inf")) - shift), axis=1, keep_dims=True
-        )
+        denominator = denominator * exp_or_zero(row_max - shift)
+        denominator += tl.sum(exp_or_zero(tl.where(mask, selected, float("-inf")) - shift), axis=1, keep_dims=True)
         row_max = new_max
 
     # Backwards, since the last block is the likeliest to be in the cache.
@@ -121,7 +121,7 @@ def _alibi_softmax_forward_looped_kernel(
         scores = x * scale - slope * distance
         selected = tl.where(cols > query, float("-inf"), scores)
         shifted = selected - row_max
-        numerator = tl.exp(shifted)
+        numerator = exp_or_zero(shifted)
         y = numerator / denominator
 
         tl.store(y_ptr + offsets, y, mask=mask, eviction_policy="evict_first")
@@ -168,7 +168,7 @@ def _alibi_softmax_backward_kernel(
     scores = x * scale - slope * distance
     condition = cols > query
     shifted = tl.where(condition, float("-inf"), scores) - row_max
-    numerator = tl.exp(shifted)
+    numerator = exp_or_zero(shifted)
     y = numerator / denominator
     dot = tl.sum(tl.where(mask, dy * y, 0.0), axis=1, keep_dims=True)
     dscores = tl.where(condition, 0.0, y * (dy - dot))
@@ -221,7 +221,7 @@ def _alibi_softmax_backward_looped_kernel(
         scores = x * scale - slope * distance
         condition = cols > query
         shifted = tl.where(condition, float("-inf"), scores) - row_max
-        numerator = tl.exp(shifted)
+        numerator = exp_or_zero(shifted)
         y = numerator / denominator
         dot += tl.sum(tl.where(mask, dy * y, 0.0), axis=1, keep_dims=True)
 
@@ -240,7 +240,7 @@ def _alibi_softmax_backward_looped_kernel(
         scores = x * scale - slope * distance
         condition = cols > query
         shifted = tl.where(condition, float("-inf"), scores) - row_max
-        numerator = tl.exp(shifted)
+        numerator = exp_or_zero(shifted)
         y = numerator / denominator
         dscores = tl.where(condition, 0.0, y * (dy - dot))
         dx = dscores * scale

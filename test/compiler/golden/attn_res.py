@@ -26,6 +26,7 @@ from kernels.ops.utils import check_rank
 from kernels.ops.utils import check_shape
 from kernels.ops.utils import column_settings
 from kernels.ops.utils import device_guard
+from kernels.ops.utils import exp_or_zero
 from kernels.ops.utils import piece_settings
 from kernels.ops.utils import row_settings
 from kernels.ops.utils import row_shape
@@ -83,7 +84,7 @@ def _attn_res_shares_forward_kernel(
 
     row_max = tl.max(scores, axis=1, keep_dims=True)
     shifted = scores - row_max
-    numerator = tl.exp(shifted)
+    numerator = exp_or_zero(shifted)
     denominator = tl.sum(numerator, axis=1, keep_dims=True)
     shares = numerator / denominator
 
@@ -113,7 +114,8 @@ def _attn_res_shares_forward_looped_kernel(
 
         new_max = tl.maximum(row_max, tl.max(scores, axis=1, keep_dims=True))
         shift = tl.where(new_max == float("-inf"), 0.0, new_max)  # no NaN while all is -inf
-        denominator = denominator * tl.exp(row_max - shift) + tl.sum(tl.exp(scores - shift), axis=1, keep_dims=True)
+        denominator = denominator * exp_or_zero(row_max - shift)
+        denominator += tl.sum(exp_or_zero(scores - shift), axis=1, keep_dims=True)
         row_max = new_max
 
     # Backwards, since the last block is the likeliest to be in the cache.
@@ -126,7 +128,7 @@ def _attn_res_shares_forward_looped_kernel(
         scores = tl.load(scores_ptr + scores_offsets, mask=mask, other=float("-inf"), eviction_policy="evict_first")
 
         shifted = scores - row_max
-        numerator = tl.exp(shifted)
+        numerator = exp_or_zero(shifted)
         shares = numerator / denominator
 
         tl.store(shares_ptr + scores_offsets, shares, mask=mask, eviction_policy="evict_first")

@@ -23,6 +23,7 @@ from kernels.ops.utils import check_integer
 from kernels.ops.utils import check_rank
 from kernels.ops.utils import check_shape
 from kernels.ops.utils import device_guard
+from kernels.ops.utils import exp_or_zero
 from kernels.ops.utils import loop_settings
 from kernels.ops.utils import row_shape
 from kernels.ops.utils import scalable
@@ -64,7 +65,8 @@ def _cross_entropy_kernel(
 
         new_max = tl.maximum(row_max, tl.max(logits, axis=1, keep_dims=True))
         shift = tl.where(new_max == float("-inf"), 0.0, new_max)  # no NaN while all is -inf
-        denominator = denominator * tl.exp(row_max - shift) + tl.sum(tl.exp(logits - shift), axis=1, keep_dims=True)
+        denominator = denominator * exp_or_zero(row_max - shift)
+        denominator += tl.sum(exp_or_zero(logits - shift), axis=1, keep_dims=True)
         row_max = new_max
 
     kept = target != ignore_index
@@ -72,13 +74,14 @@ def _cross_entropy_kernel(
     picked = tl.load(logits_ptr + rows * n_cols + label, mask=row_mask & (label >= 0) & (label < n_cols), other=0.0).to(
         tl.float32
     )
-    nll = tl.log(denominator) - (picked - row_max)
+    difference = picked - row_max
+    nll = tl.log(denominator) - difference
     selected = tl.where(kept, nll, 0.0)
     tl.store(selected_ptr + rows, selected, mask=row_mask)
 
     if NEEDS_DLOGITS:
         dnll = tl.where(kept, dloss / clamped, 0.0)
-        dpicked = -dnll
+        ratio = dnll / denominator
         # Backwards, since the last block is the likeliest to be in the cache.
         n_blocks = tl.cdiv(n_cols, BLOCK_COLS)
         for block in range(n_blocks):
@@ -91,10 +94,17 @@ def _cross_entropy_kernel(
             )
 
             shifted = logits - row_max
-            numerator = tl.exp(shifted)
-            dlogits = tl.where(cols == label, dpicked, 0.0) + numerator * (dnll / denominator)
+            numerator = exp_or_zero(shifted)
 
-            tl.store(dlogits_ptr + offsets, dlogits, mask=mask, eviction_policy="evict_first")
+            tl.store(dlogits_ptr + offsets, numerator * ratio, mask=mask, eviction_policy="evict_first")
+
+        # The element at label once more, after all others.
+        tl.debug_barrier()
+        tl.store(
+            dlogits_ptr + rows * n_cols + label,
+            exp_or_zero(difference) * ratio - dnll,
+            mask=row_mask & (label >= 0) & (label < n_cols),
+        )
 
 
 def cross_entropy_forward(logits, target, ignore_index, dloss=None, needs_dlogits=False):

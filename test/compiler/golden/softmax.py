@@ -18,6 +18,7 @@ from kernels.ops.utils import LONG_ROW
 from kernels.ops.utils import cdiv
 from kernels.ops.utils import check_floating
 from kernels.ops.utils import device_guard
+from kernels.ops.utils import exp_or_zero
 from kernels.ops.utils import loop_settings
 from kernels.ops.utils import row_settings
 from kernels.ops.utils import row_shape
@@ -41,7 +42,7 @@ def _softmax_forward_kernel(
 
     row_max = tl.max(x, axis=1, keep_dims=True)
     shifted = x - row_max
-    numerator = tl.exp(shifted)
+    numerator = exp_or_zero(shifted)
     denominator = tl.sum(numerator, axis=1, keep_dims=True)
     y = numerator / denominator
 
@@ -71,7 +72,8 @@ def _softmax_forward_looped_kernel(
 
         new_max = tl.maximum(row_max, tl.max(x, axis=1, keep_dims=True))
         shift = tl.where(new_max == float("-inf"), 0.0, new_max)  # no NaN while all is -inf
-        denominator = denominator * tl.exp(row_max - shift) + tl.sum(tl.exp(x - shift), axis=1, keep_dims=True)
+        denominator = denominator * exp_or_zero(row_max - shift)
+        denominator += tl.sum(exp_or_zero(x - shift), axis=1, keep_dims=True)
         row_max = new_max
 
     # Backwards, since the last block is the likeliest to be in the cache.
@@ -84,7 +86,7 @@ def _softmax_forward_looped_kernel(
         x = tl.load(x_ptr + offsets, mask=mask, other=float("-inf"), eviction_policy="evict_first").to(tl.float32)
 
         shifted = x - row_max
-        numerator = tl.exp(shifted)
+        numerator = exp_or_zero(shifted)
         y = numerator / denominator
 
         tl.store(y_ptr + offsets, y, mask=mask, eviction_policy="evict_first")
