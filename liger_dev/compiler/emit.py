@@ -96,6 +96,7 @@ class WholeRows(Statements):
         late = [line for line in shared if end and self.assigned_name(line) not in words]
         if not late:
             return
+        self.late = sum(self.kind(v) == "tile" and self.read_once(v) for v in self.spec.loads if v in self.uses) == 1
         names = {self.assigned_name(line) for line in late}
         at = next((i for i in range(end, len(body)) if names & _words([body[i]])), len(body))
         later = {self.assigned_name(line) for line in body[at:]}

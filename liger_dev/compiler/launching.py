@@ -198,7 +198,8 @@ def _settings(host: Host, spec: KernelSpec, stage: str) -> str:
     chosen = host.options.settings(stage)
     one_row = ", max_rows=1" if not spec.layout.rows and "max_rows" not in chosen else ""
     if not spec.looped:
-        return f"row_settings({'min(n_cols, PIECE_COLS)' if spec.pieces else 'n_cols'}{one_row}{chosen})"
+        late = ", late=True" if host.texts[spec.name].late else ""
+        return f"row_settings({'min(n_cols, PIECE_COLS)' if spec.pieces else 'n_cols'}{one_row}{chosen}{late})"
     two = ", tensors=2" if host.texts[spec.name].holds == 2 else ""
     return "column_settings(n_rows, n_cols)" if strided(spec) else f"loop_settings(n_cols{one_row}{two})"
 

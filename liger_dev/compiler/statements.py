@@ -97,6 +97,7 @@ class Statements:
         self.assigned: dict[str, Value] = {}
         self.reloads = False
         self.holds = 0
+        self.late = False
         self.evictions: dict[Value, str] = {}
         self.last_use = False
         self.plain = False
@@ -447,6 +448,7 @@ class Statements:
             tuple(lines),
             reloads=self.reloads,
             holds=self.holds,
+            late=self.late,
             unfused=rounds_products(self.values, self.spec.loads),
         )
 

@@ -175,7 +175,7 @@ HONOURED = [
         "grid_dimensions",
         "rms_norm",
         lambda: {"grid_dimensions": {"forward": "(n_rows,)", "backward": strided()}},
-        {OP: "row_settings(n_cols, max_rows=1)"},
+        {OP: "row_settings(n_cols, max_rows=1, late=True)"},
     ),
     (
         "grid_dimensions",
@@ -352,7 +352,7 @@ def test_all_edits_at_once_and_their_stamps(tmp_path):
     workspace.apply(tmp_path, changes, "one")
     assert check(tmp_path) == []
     op = (tmp_path / OP.format("rms_norm")).read_text()
-    assert "row_settings(n_cols, max_rows=1, block_cols=8192)" in op and "rstd_ptr" not in op
+    assert "row_settings(n_cols, max_rows=1, block_cols=8192, late=True)" in op and "rstd_ptr" not in op
 
 
 def test_a_profile_that_does_not_fit_the_schema_names_the_field():
@@ -419,7 +419,7 @@ def test_the_command_line_honours_and_refuses(tmp_path):
     path.write_text("# reviewed\n" + text.replace("forward: (cdiv(n_rows, BLOCK_ROWS),)", "forward: (n_rows,)"))
     done = run("generate", "rms_norm", "--yes")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "row_settings(n_cols, max_rows=1)" in (tmp_path / OP.format("rms_norm")).read_text()
+    assert "row_settings(n_cols, max_rows=1, late=True)" in (tmp_path / OP.format("rms_norm")).read_text()
     assert path.read_text().startswith("# reviewed\n")
     before = (tmp_path / OP.format("rms_norm")).read_bytes()
     path.write_text(text.replace("tier: 2", "tier: 1"))

@@ -316,7 +316,7 @@ def group_norm_forward(x, weight, bias, num_groups, eps):
     sum_x = torch.empty(n_rows, dtype=torch.float32, device=x.device)
     rstd = torch.empty(n_rows, dtype=torch.float32, device=x.device)
     if n_cols <= LONG_ROW:
-        BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
+        BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols, late=True)
         with device_guard(x.device):
             _group_norm_forward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
                 x,

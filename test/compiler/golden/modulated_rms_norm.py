@@ -163,7 +163,7 @@ def modulated_rms_norm_forward(x, weight, scale, eps):
     scale = scale.contiguous()
     y = torch.empty_like(x)
     rstd = torch.empty(n_rows, dtype=torch.float32, device=x.device)
-    BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
+    BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols, late=True)
     with device_guard(x.device):
         _modulated_rms_norm_forward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
             x,

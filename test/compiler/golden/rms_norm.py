@@ -125,7 +125,7 @@ def rms_norm_forward(x, weight, eps, offset):
     weight = weight.contiguous()
     y = torch.empty_like(x, dtype=torch.promote_types(x.dtype, weight.dtype))
     rstd = torch.empty(n_rows, dtype=torch.float32, device=x.device)
-    BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
+    BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols, late=True)
     with device_guard(x.device):
         _rms_norm_forward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
             x,
