@@ -27,6 +27,7 @@ from liger_dev.compiler.optional import find_neutrals
 from liger_dev.compiler.options import Options
 from liger_dev.compiler.partition import partition
 from liger_dev.compiler.schedule import forward_launches
+from liger_dev.compiler.reserved import refuse_taken
 from liger_dev.compiler.simplify import simplify
 from liger_dev.compiler.small_sizes import least_taken
 from liger_dev.compiler.thresholds import find_thresholds
@@ -58,6 +59,7 @@ def compile_op(reference: Reference, options: dict[str, Any]) -> CompiledOp:
         Unsupported: an operation, a layout or a gradient is not expressible; node, source line and reason are named.
         ProfileRefused: an option can't be honoured.
     """
+    refuse_taken(reference)
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder).resolve()
         fn, path, chosen = load_function(reference, source), source / f"{reference.name}.py", Options.from_json(options)

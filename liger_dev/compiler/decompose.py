@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from liger_dev.compiler.inlining import inline_blocks
+
 _CASTS = ("aten._to_copy.default", "aten.to.dtype", "prims.convert_element_type.default")
 _ROUNDS = 4  # a decomposition may use operations that have to be decomposed again
 
@@ -16,6 +18,7 @@ _ROUNDS = 4  # a decomposition may use operations that have to be decomposed aga
 def decompose(program: Any, rows: Collection[str]) -> Any:
     """Functionalises in-place operations and decomposes those whose names are not in `rows`, where torch can. If that
     ends in operations without rows, nothing is decomposed: a refusal names what the reference calls."""
+    inline_blocks(program)
     table = torch.export.default_decompositions()
     if any(target._schema.is_mutable for target in _unknown(program, rows)):
         program = program.run_decompositions({})

@@ -20,6 +20,7 @@ from liger_dev.compiler.lowering import SameAxis
 from liger_dev.compiler.lowering import SplitAxis
 from liger_dev.compiler.lowering import Term
 from liger_dev.compiler.lowering import rounded
+from liger_dev.compiler.reserved import WRAPPERS
 from liger_dev.compiler.rows_complex import Complex
 from liger_dev.compiler.rows_complex import lower_complex
 from liger_dev.compiler.rows_index import INDEXED
@@ -246,7 +247,7 @@ def _outputs(state: Lowering, results: list[Any]) -> list[Output]:
         given = names[i] if len(names) == len(results) else ""
         name = given or state.graph.names.get(term.value, fallback)
         taken = {tensor.name for tensor in state.reference.tensors}
-        if name in taken or not given and name in _names_below(state, term.value):
+        if {name, f"d{name}"} & taken or name in WRAPPERS or not given and name in _names_below(state, term.value):
             name = "result" if len(results) == 1 else f"result_{i}"
         low = node.meta["val"].dtype == torch.bfloat16
         value = term.value
@@ -256,6 +257,8 @@ def _outputs(state: Lowering, results: list[Any]) -> list[Output]:
         state.name(value, name)
         if value is not term.value and state.graph.names.get(term.value) == name:
             state.graph.names[value] = state.graph.names.pop(term.value)
+        for local in [v for v, own in state.graph.names.items() if own == f"d{name}"]:
+            state.graph.names[local] = f"d{name}_value"
         outputs.append(Output(name, value, term.dims, tuple(sorted(term.dtype_of, key=order.index)) if low else ()))
     return outputs
 

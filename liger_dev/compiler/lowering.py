@@ -12,6 +12,7 @@ import torch
 from liger_dev.compiler.ir import Dims
 from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Value
+from liger_dev.compiler.reserved import local_name
 from liger_dev.compiler.scalar_forms import scalar_form
 from liger_dev.compiler.shapes import dividend
 from liger_dev.compiler.shapes import factor
@@ -150,6 +151,7 @@ class Lowering:
 
     def name(self, value: Value, name: str) -> Value:
         """Suggests a name for a value that the reference left unnamed."""
+        name = local_name(name, (tensor.name for tensor in self.reference.tensors))
         whole = value.op == "input" and not value.attr("slices")
         if value.op not in ("const", "param", "size", "index") and not whole and value not in self.graph.names:
             if name not in self.graph.names.values() and name not in {i.name for i in self.graph.inputs}:

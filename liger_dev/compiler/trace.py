@@ -22,6 +22,8 @@ from liger_dev.axes import extent
 from liger_dev.axes import multiples
 from liger_dev.axes import named
 from liger_dev.compiler.decompose import decompose
+from liger_dev.compiler.one_hot import restore
+from liger_dev.compiler.one_hot import sizes_kept
 from liger_dev.errors import Unsupported
 from liger_dev.records import Reference
 from liger_dev.records import Scalar
@@ -167,8 +169,9 @@ def _trace_at(
         def forward(self, *tensors: torch.Tensor) -> Any:
             return fn(**dict(zip(names, tensors)), **dict.fromkeys(absent), **tags)
 
-    with quiet():
+    with quiet(), sizes_kept():
         program = decompose(_export(Wrapper(), tuple(samples), dynamic, reference), rows)
+    restore(program.graph)
     constants = _constants(program)
     return Traced(program.graph, sizes, _recognisable(reference, tags), source, absent, constants)
 

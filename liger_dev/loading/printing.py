@@ -9,6 +9,9 @@ from typing import Any
 
 import torch
 
+from liger_dev.compiler.inlining import inline_blocks
+from liger_dev.compiler.one_hot import restore
+from liger_dev.compiler.one_hot import sizes_kept
 from liger_dev.compiler.trace import quiet
 from liger_dev.errors import BadInput
 from liger_dev.errors import Unsupported
@@ -100,8 +103,10 @@ def trace_operation(operation: Operation, tags: dict[str, float]) -> Traced:
         def forward(self, *tensors: torch.Tensor) -> Any:
             return bound(dict(zip(names, tensors)))
 
-    with quiet():
+    with quiet(), sizes_kept():
         program = _export(Wrapper(), tuple(inputs.values()), dims, operation)
+    inline_blocks(program)
+    restore(program.graph)
     placeholders = [node.name for node in program.graph.nodes if node.op == "placeholder"]
     signature = program.graph_signature
     lifted = {**signature.inputs_to_lifted_tensor_constants, **signature.inputs_to_buffers}
