@@ -251,6 +251,8 @@ class _Printer:
             if declared.name == "reduction" and isinstance(value, int):
                 value = REDUCTIONS[value]
             text = self.argument(node, declared.name, value)
+            if op == "broadcast_tensors":  # the only function of torch whose list is its arguments
+                text = text.strip("[]")
             flag = isinstance(value, bool | str | torch.dtype | torch.device)
             dim = declared.name == "dim" and op not in METHODS
             by_keyword = by_keyword or bool(texts and (flag or dim))

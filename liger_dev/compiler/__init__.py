@@ -22,15 +22,17 @@ from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Output
 from liger_dev.compiler.lower import ROWS
 from liger_dev.compiler.lower import lower
+from liger_dev.compiler.lowering import Indivisible
 from liger_dev.compiler.operation import operation_values
 from liger_dev.compiler.optional import find_neutrals
 from liger_dev.compiler.options import Options
 from liger_dev.compiler.partition import partition
-from liger_dev.compiler.schedule import forward_launches
 from liger_dev.compiler.reserved import refuse_taken
+from liger_dev.compiler.schedule import forward_launches
 from liger_dev.compiler.simplify import simplify
 from liger_dev.compiler.small_sizes import least_taken
 from liger_dev.compiler.thresholds import find_thresholds
+from liger_dev.compiler.trace import axis_sizes
 from liger_dev.compiler.trace import load_function
 from liger_dev.compiler.trace import trace
 from liger_dev.compiler.variants import named_outputs
@@ -78,7 +80,15 @@ def differentiated(reference: Reference, fn: Callable[..., Any], source: Path, n
     graph = Graph()
 
     def lowered(absent: frozenset[str] = frozenset()) -> list[Output]:
-        return find_thresholds(graph, lower(graph, trace(fn, reference, source, absent, ROWS), reference))
+        try:
+            return find_thresholds(graph, lower(graph, trace(fn, reference, source, absent, ROWS), reference))
+        except Indivisible as refusal:
+            if refusal.axis not in axis_sizes(reference):
+                raise
+            graph.inputs.clear()
+            graph.names.clear()
+            traced = trace(fn, reference, source, absent, ROWS, {refusal.axis: refusal.parts})
+            return find_thresholds(graph, lower(graph, traced, reference))
 
     graph.outputs[:] = lowered()
     named_outputs(graph, names)

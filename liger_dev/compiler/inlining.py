@@ -28,8 +28,9 @@ def _inline(module: torch.fx.GraphModule, block: torch.fx.Node) -> None:
         (results,) = next(node for node in graph.nodes if node.op == "output").args
         made = [copies[node] if enabled else _detached(module.graph, copies[node]) for node in results]
     for user in list(block.users):
-        assert user.target is operator.getitem, "a block gives a tuple"
-        user.replace_all_uses_with(made[user.args[1]])
+        position = user.args[1]
+        assert user.target is operator.getitem and isinstance(position, int), "a block gives a tuple"
+        user.replace_all_uses_with(made[position])
         module.graph.erase_node(user)
     module.graph.erase_node(block)
 

@@ -167,6 +167,14 @@ class SplitAxis(Exception):
         self.axis, self.sizes, self.static = axis, sizes, static
 
 
+class Indivisible(Unsupported):
+    """A view splits an axis into a number of parts that the size it was traced with is no multiple of."""
+
+    def __init__(self, refusal: Unsupported, axis: str, parts: int) -> None:
+        super().__init__(refusal.what, refusal.where, refusal.todo)
+        self.axis, self.parts = axis, parts
+
+
 class SameAxis(Exception):
     """Two axes of the same fixed size meet: lowering starts again with one in place of the other."""
 

@@ -10,6 +10,7 @@ from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Slice
 from liger_dev.compiler.ir import Value
 from liger_dev.compiler.ir import axes_of
+from liger_dev.compiler.lowering import Indivisible
 from liger_dev.compiler.lowering import Lowering
 from liger_dev.compiler.lowering import Row
 from liger_dev.compiler.lowering import SplitAxis
@@ -70,7 +71,10 @@ def _take(state: Lowering, queue: list[str], size: int, position: int) -> tuple[
             static = isinstance(state.node.meta["val"].shape[position], int)
             raise SplitAxis(queue[0], (left, extent // left), (static and not taken, _is_static(state, extent // left)))
         else:
-            raise state.refuse("a view across the borders of axes")
+            refusal = state.refuse("a view across the borders of axes")
+            if not taken and isinstance(state.node.meta["val"].shape[position], int):
+                raise Indivisible(refusal, queue[0], left)
+            raise refusal
     return tuple(taken)
 
 

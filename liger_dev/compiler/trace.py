@@ -12,8 +12,10 @@ import warnings
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -102,15 +104,16 @@ def trace(
     source: Path,
     absent: frozenset[str] = frozenset(),
     rows: Collection[str] = (),
+    parts: Mapping[str, int] = MappingProxyType({}),
 ) -> Traced:
     """Exports `fn` in bfloat16, so that the reference's own casts show; `absent` optional inputs are None. Operations
-    whose names are not in `rows` are decomposed where torch can.
+    whose names are not in `rows` are decomposed where torch can. Sizes are multiples of what `parts` says.
 
     Raises:
         Unsupported: torch.export can't trace it (data-dependent control flow, say); the reason is torch's first line.
     """
     first: Unsupported | None = None
-    sizes = sizes_taken(fn, reference, absent)
+    sizes = sizes_taken(fn, reference, absent, parts)
     for integers in (True, False) if any(s.type == "int" for s in reference.scalars) else (False,):
         try:
             return _trace_at(fn, reference, source, absent, sizes or axis_sizes(reference), rows, integers)
@@ -133,9 +136,15 @@ def _candidate_sizes(reference: Reference) -> Iterator[dict[str, int]]:
             yield {**sizes, axis: multiple * sizes[axis]}
 
 
-def sizes_taken(fn: Callable[..., Any], reference: Reference, absent: frozenset[str]) -> dict[str, int] | None:
+def sizes_taken(
+    fn: Callable[..., Any],
+    reference: Reference,
+    absent: frozenset[str],
+    parts: Mapping[str, int] = MappingProxyType({}),
+) -> dict[str, int] | None:
     """Small sizes of the reference's axes that it runs with; None if there are none among those that are tried."""
-    return next((sizes for sizes in _candidate_sizes(reference) if runs(fn, reference, absent, sizes)), None)
+    found = (sizes for sizes in _candidate_sizes(reference) if all(sizes[axis] % n == 0 for axis, n in parts.items()))
+    return next((sizes for sizes in found if runs(fn, reference, absent, sizes)), None)
 
 
 def runs(fn: Callable[..., Any], reference: Reference, absent: frozenset[str], sizes: dict[str, int]) -> bool:

@@ -56,7 +56,7 @@ def disagreement(reference: Reference, profile: Mapping[str, Any], op: Mapping[s
     try:
         with users_code("the emitted op can't be imported", Place(f"kernels/ops/{reference.name}.py")):
             kernel = _import_op(reference, KernelProfile.model_validate(profile), op, folder)
-        return _first_difference(reference, function, kernel)
+        return _first_difference(reference, function, kernel, op["op"]["divisors"])
     except BadInput as error:
         return error.what
 
@@ -78,9 +78,15 @@ def _import_op(
     return getattr(module, profile.function_class_name)  # type: ignore[no-any-return]
 
 
-def _first_difference(reference: Reference, function: Callable[..., Any], kernel: type[torch.autograd.Function]) -> str:
+def _first_difference(
+    reference: Reference,
+    function: Callable[..., Any],
+    kernel: type[torch.autograd.Function],
+    divisors: Mapping[str, int],
+) -> str:
+    """`divisors`: what axes' sizes have to be multiples of."""
     refused, agreed = "", 0
-    for own, (sizes, dtype, absent) in _settings(reference, function):
+    for own, (sizes, dtype, absent) in _settings(reference, function, divisors):
         inputs = _inputs(reference.tensors, sizes, dtype, absent)
         try:
             with users_code("the reference fails", Place(reference.name)):
@@ -108,18 +114,23 @@ def _first_difference(reference: Reference, function: Callable[..., Any], kernel
 Trial = tuple[dict[str, int], torch.dtype, frozenset[str]]
 
 
-def _settings(reference: Reference, function: Callable[..., Any]) -> Iterator[tuple[Reference, Trial]]:
+def _settings(
+    reference: Reference, function: Callable[..., Any], divisors: Mapping[str, int]
+) -> Iterator[tuple[Reference, Trial]]:
     """Every trial with the defaults, then the two dtypes with each other setting that has kernels of its own."""
     usual, *others = settings(reference.scalars)
-    trials = _trials(reference, function)
+    trials = _trials(reference, function, divisors)
     for setting, own in [(usual, trials), *((setting, [trials[0], trials[-2], trials[-1]]) for setting in others)]:
         scalars = tuple(replace(s, default=setting.get(s.name, s.default)) for s in reference.scalars)
         yield from ((replace(reference, scalars=scalars), trial) for trial in own)
 
 
-def _trials(reference: Reference, function: Callable[..., Any]) -> list[Trial]:
+def _trials(reference: Reference, function: Callable[..., Any], divisors: Mapping[str, int]) -> list[Trial]:
     optional = frozenset(tensor.name for tensor in reference.tensors if tensor.optional)
-    even, *others = _size_sets(reference)
+    even, *others = [
+        {axis: size * divisors.get(axis, 1) if size % divisors.get(axis, 1) else size for axis, size in sizes.items()}
+        for sizes in _size_sets(reference)
+    ]
     if not runs(function, reference, frozenset(), even):
         even = sizes_taken(function, reference, frozenset()) or even
     trials: list[Trial] = [(sizes, torch.float32, frozenset()) for sizes in (even, *others)]

@@ -204,7 +204,7 @@ def _check_gradient(operation: Operation) -> None:
     with users_code("its gradient fails", operation.place, "work on new tensors instead of in-place writes"):
         gradients = torch.autograd.grad(outputs, floats, directions, allow_unused=True)
     largest = max((float(g.abs().max()) for g in gradients if g is not None and g.numel()), default=0.0)
-    if largest <= _ROUNDOFF * max(float(d.abs().max()) for d in directions):
+    if largest <= _ROUNDOFF * max(float(d.float().abs().max()) for d in directions):
         raise BadInput(
             "the gradient is zero everywhere",
             where,

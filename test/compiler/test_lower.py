@@ -12,8 +12,11 @@ from compiler_cases import op_graph
 
 from liger_dev.compiler.formulas import formula
 from liger_dev.compiler.formulas import formulas
+from liger_dev.compiler.reserved import refuse_taken
 from liger_dev.errors import BadInput
 from liger_dev.errors import Unsupported
+from liger_dev.records import Reference
+from liger_dev.records import Tensor
 
 X = "x: torch.Tensor"
 XW = f"{X}, w: torch.Tensor"
@@ -227,3 +230,22 @@ def test_in_place_writes_are_refused():
 def test_an_output_that_is_an_input_is_refused():
     with pytest.raises(Unsupported, match="an output is an input unchanged"):
         op_graph(X, "return x, x * 2", x=ROWS)
+
+
+def test_a_piece_of_an_axis_is_not_split():
+    with pytest.raises(Unsupported, match="it splits x_2_of_64, which is no axis of an input"):
+        op_graph(
+            f"{X}, w: torch.Tensor",
+            "y = x[..., 32:].unflatten(-1, (2, 32)).sum(-2)\nreturn y",
+            x=(*ROWS[:2], 96),
+            w=(64,),
+        )
+
+
+@pytest.mark.parametrize(
+    "name, reason", [("n_cols", "kernels and their wrappers use it"), ("dx", "it is that of the gradient of x")]
+)
+def test_an_argument_does_not_take_a_name_that_kernels_need(name, reason):
+    tensors = (Tensor("x", ROWS), Tensor(name, ROWS))
+    with pytest.raises(Unsupported, match=f"an argument can't have the name {name}: {reason}"):
+        refuse_taken(Reference("op", "", tensors, (), "op.py"))

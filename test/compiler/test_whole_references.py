@@ -266,6 +266,48 @@ def embedded_norm(ids: torch.LongTensor, table, position, weight):
     h = table[ids] + position[None]
     return F.layer_norm(h, h.shape[-1:], weight)
 """,
+    # Locals with the names of gradients, and of what wrappers count.
+    "own_names": """
+SHAPES = {"x": ("B", "D"), "w": ("D",)}
+
+
+def own_names(x, w):
+    dx = x - x.mean(-1, keepdim=True)
+    n_rows = dx.square().sum(-1, keepdim=True)
+    dy = dx * w
+    return dy * torch.rsqrt(n_rows + 1)
+""",
+    # What a block without gradients gives is detached.
+    "no_grad_block": """
+SHAPES = {"x": ("B", "D"), "w": ("D",)}
+
+
+def no_grad_block(x, w):
+    with torch.no_grad():
+        scale = x.abs().amax(-1, keepdim=True)
+        inverse = w / (scale + 1)
+    return x * inverse * w + scale
+""",
+    # The number of classes is a size beside the one-hot vectors, too.
+    "smoothed_one_hot": """
+SHAPES = {"logits": ("N", "C"), "target": ("N",)}
+
+
+def smoothed_one_hot(logits, target: torch.LongTensor, smoothing: float = 0.1):
+    classes = logits.size(-1)
+    wanted = F.one_hot(target, classes) * (1 - smoothing) + smoothing / classes
+    return -(wanted * logits.log_softmax(-1)).sum(-1).mean()
+""",
+    # Groups that begin in the middle of the dimensions that a view merges.
+    "merged_groups": """
+SHAPES = {"x": ("N", "C", "H", "W"), "weight": ("C",)}
+
+
+def merged_groups(x, weight, groups: int = 4, eps: float = 1e-5):
+    y = x.reshape(x.shape[0], groups, -1)
+    y = y * torch.rsqrt(y.square().mean(-1, keepdim=True) + eps)
+    return y.reshape(x.shape) * weight[:, None, None]
+""",
 }
 SCRIPT = """
 import json, os, sys, tempfile
