@@ -17,13 +17,15 @@ from liger_dev.grading.static_reading import is_kernel
 
 @dataclass(frozen=True)
 class Mutation:
-    """A changed text. `excluded` is why it is equivalent as far as a test on a CPU can tell; empty if it is not."""
+    """A changed text. `excluded` is why it is equivalent as far as a test on a CPU can tell; empty if it is not.
+    `kernel` is the kernel that holds the change, if one does."""
 
     operator: str
     line: int
     change: str
     text: str
     excluded: str = ""
+    kernel: str = ""
 
 
 Edit = Callable[[ast.AST], None]
@@ -38,6 +40,7 @@ def mutations(text: str, class_name: str) -> tuple[Mutation, ...]:
     """All bugs that can be planted in an op file, null candidates first."""
     tree = ast.parse(text)
     found, original = list(_nulls(text, tree, class_name)), ast.unparse(tree)
+    kernels = [node for node in tree.body if isinstance(node, ast.FunctionDef) and is_kernel(node)]
     for index, (operator, node, change, _, excluded) in enumerate(_sites(tree)):
         # A tree of the same text: the same walk finds the same places.
         changed = ast.parse(text)
@@ -45,7 +48,9 @@ def mutations(text: str, class_name: str) -> tuple[Mutation, ...]:
         edit(target)
         new = ast.unparse(ast.fix_missing_locations(changed))
         if new != original:
-            found.append(Mutation(operator, getattr(node, "lineno", 0), change, new, excluded))
+            line = getattr(node, "lineno", 0)
+            inside = next((kernel.name for kernel in kernels if kernel.lineno <= line <= (kernel.end_lineno or 0)), "")
+            found.append(Mutation(operator, line, change, new, excluded, inside))
     return tuple(found)
 
 

@@ -77,7 +77,8 @@ def _run(
         shutil.copytree(request.tree, tree, ignore=shutil.ignore_patterns("__pycache__"))
     op = Path(request.op).relative_to(request.root).as_posix()
     job = {"trees": [str(tree) for tree in trees], "op": op, "test": request.test, "seconds": 5 * request.seconds}
-    job |= {"original": original, "texts": [[str(i), mutation.text] for i, mutation in enumerate(chosen)]}
+    texts = [[str(i), mutation.text, mutation.kernel] for i, mutation in enumerate(chosen)]
+    job |= {"original": original, "texts": texts}
     path, out = folder / "job.json", folder / "out"
     out.mkdir()
     path.write_text(json.dumps({**job, "probe": _probe(request, called, function, folder)}))
@@ -99,7 +100,10 @@ def _outcome(mutation: Mutation, row: dict[str, Any]) -> Mutant:
         return _mutant(mutation, "killed", row["failed"] or "the process ended")
     if row["same"]:
         return _mutant(
-            mutation, "excluded", f"equivalent: the same bytes as the original in all {row['same']} cases of the grader"
+            mutation,
+            "excluded",
+            f"equivalent: the same bytes as the original in all {row['same']} cases of the grader"
+            + (" that launch it" if mutation.kernel else ""),
         )
     return _mutant(mutation, "survived", "")
 

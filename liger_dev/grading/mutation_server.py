@@ -2,7 +2,7 @@
 
 torch, triton and pytest with its plugins are imported once; each run is a fork of this process, which has one thread
 and imports no op itself, so that a fork can neither hang on another's lock nor leave anything behind. Forks of one
-mutant are not safe to share: each mutant gets its own.
+mutant are not safe to share: each mutant gets its own. A bug in a kernel meets the tests and cases that launch it.
 """
 
 import gc
@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,15 @@ from liger_dev.grading.candidate_child import answer
 from liger_dev.grading.candidate_child import candidate
 from liger_dev.grading.reference_child import split
 from liger_dev.grading.trace import Trace
+from liger_dev.grading.trace import install
 
 # A mutant may take this long, or so many times as long as the original: not a fixed time, since machines are busy.
 SECONDS, TIMES = 30.0, 5
 # Nobody reads why an assertion of a mutant's failed: rewriting test files and writing tracebacks took longer than tests.
 _QUICK = ("-q", "-x", "--assert=plain", "--tb=no", "-p", "no:cacheprovider")
+
+# What this process and its forks launch.
+_TRACE = Trace()
 
 
 class _Passive(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -44,31 +49,49 @@ class _Passive(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class _Watcher:
-    """A plugin of pytest: runs tests in the given order, and tells how long each took and which failed first."""
+    """A plugin of pytest: runs the tests in `only`, if any, in the given order, and tells how long each took, what it
+    launched, and which failed first."""
 
-    def __init__(self, order: dict[str, float]) -> None:
+    def __init__(self, order: dict[str, float], only: Sequence[str]) -> None:
         self.order = order
+        self.only = only
         self.seconds: dict[str, float] = {}
+        self.launched: dict[str, list[str]] = {}
         self.failed = ""
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        items[:] = [item for item in items if not self.only or item.name in self.only]
         items.sort(key=lambda item: self.order.get(item.name, 0.0))
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         name = report.nodeid.rpartition("::")[2]
         if report.when == "call" and report.passed:
             self.seconds[name] = report.duration
+            self.launched[name] = _launched()
         if report.failed and not self.failed:
             self.failed = name
 
 
-def run(tree: Path, test: str, order: dict[str, float], seconds: float) -> dict[str, Any]:
-    """One run of the test file, ended at its first failure: its exit code, that failure, and the tests' durations."""
+def _launched() -> list[str]:
+    """The kernels that were launched since the last call."""
+    names = sorted({name for _, name, _ in _TRACE.launches})
+    _TRACE.launches.clear()
+    return names
+
+
+def _launching(launched: dict[str, list[str]], kernel: str) -> list[str]:
+    """What launched a kernel; all if nothing did."""
+    return [name for name, kernels in launched.items() if kernel in kernels] or [*launched]
+
+
+def run(tree: Path, test: str, order: dict[str, float], seconds: float, only: Sequence[str] = ()) -> dict[str, Any]:
+    """One run of the test file, or of the tests in `only`, ended at its first failure: its exit code, that failure, and
+    what each test took and launched."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reading)
-        _in_fork(tree, test, order, writing)
+        _in_fork(tree, test, _Watcher(order, only), writing)
     os.close(writing)
     data, timed_out = _read(reading, time.monotonic() + seconds)
     if timed_out:
@@ -83,40 +106,43 @@ def run(tree: Path, test: str, order: dict[str, float], seconds: float) -> dict[
     }
 
 
-def probe(tree: Path, op: Path, job: dict[str, Any], seconds: float) -> str:
-    """A digest of all that the op gives for the grader's cases; empty if it did not end well."""
+def probe(tree: Path, op: Path, job: dict[str, Any], seconds: float, only: Sequence[str] = ()) -> dict[str, list[str]]:
+    """For each of the grader's cases, or of those in `only`: a digest of all that the op gives, and what it launched.
+    Empty if it did not end well."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reading)
         sys.path.insert(0, str(tree))
         call = candidate(op, job["function"], job["names"])
-        digest = hashlib.sha256()
+        given_in = {}
         for case in job["cases"]:
-            inputs, upstream = split(wire.read(Path(job["folder"]), case["file"])[1])
-            record, found = answer(call, {**case, "watched": False}, inputs, upstream, Trace())
-            digest.update(
-                json.dumps([record["error"], record["after"], wire.pack(found)[0]]).encode() + wire.pack(found)[1]
-            )
-        os.write(writing, digest.hexdigest().encode())
+            if not only or case["file"] in only:
+                inputs, upstream = split(wire.read(Path(job["folder"]), case["file"])[1])
+                record, found = answer(call, {**case, "watched": False}, inputs, upstream, Trace())
+                header, data = wire.pack(found)
+                given = json.dumps([record["error"], record["after"], header]).encode() + data
+                given_in[case["file"]] = [hashlib.sha256(given).hexdigest(), *_launched()]
+        os.write(writing, json.dumps(given_in).encode())
         os._exit(0)
     os.close(writing)
     data, timed_out = _read(reading, time.monotonic() + seconds)
     if timed_out:
         os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    return data.decode()
+    told: dict[str, list[str]] = json.loads(data) if data and not timed_out else {}
+    return told
 
 
-def _in_fork(tree: Path, test: str, order: dict[str, float], writing: int) -> None:
+def _in_fork(tree: Path, test: str, watcher: _Watcher, writing: int) -> None:
     os.chdir(tree)
     silent = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silent, 1)
     os.dup2(silent, 2)
-    watcher = _Watcher(order)
     sys.path.insert(0, str(tree))
     code = pytest.main([*_QUICK, f"--rootdir={tree}", f"--confcutdir={tree}", test], plugins=[watcher])
-    os.write(writing, json.dumps({"failed": watcher.failed, "seconds": watcher.seconds}).encode())
+    told = {"failed": watcher.failed, "seconds": watcher.seconds, "launched": watcher.launched}
+    os.write(writing, json.dumps(told).encode())
     os._exit(int(code))
 
 
@@ -138,6 +164,7 @@ def _prepare() -> None:
     """Does once what each fork would do again: imports, and the collection of garbage among what they made."""
     torch.set_num_threads(1)
     interpreter.install()
+    install(_TRACE)
     with _Passive():  # type: ignore[no-untyped-call]
         torch.ones(1) * 2
     with tempfile.TemporaryDirectory() as empty:
@@ -152,31 +179,36 @@ def main(job_path: Path, out: Path) -> None:
     job = json.loads(job_path.read_text())
     first, start = Path(job["trees"][0]), time.monotonic()
     found = run(first, job["test"], {}, job["seconds"])
-    digest = probe(first, first / job["op"], job["probe"], job["seconds"]) if not found["code"] else ""
+    cases = probe(first, first / job["op"], job["probe"], job["seconds"]) if not found["code"] else {}
     limit = max(SECONDS, TIMES * (time.monotonic() - start))
     _write(out / "original.jsonl", "original", found, 0)
     number = 0 if found["code"] else len(job["trees"])
-    workers = [_worker(job, one, found["seconds"], digest, limit, out) for one in range(number)]
+    workers = [_worker(job, one, found, cases, limit, out) for one in range(number)]
     ended = [os.waitpid(worker, 0)[1] for worker in workers]
     sys.exit(1 if any(ended) else 0)
 
 
-def _worker(job: dict[str, Any], number: int, order: dict[str, float], original: str, limit: float, out: Path) -> int:
-    """A fork that runs every so many-th mutant in the tree of its own."""
+def _worker(
+    job: dict[str, Any], number: int, found: dict[str, Any], cases: dict[str, list[str]], limit: float, out: Path
+) -> int:
+    """A fork that runs every so many-th mutant in the tree of its own; `found` and `cases` are the original's."""
     worker = os.fork()
     if worker:
         return worker
     tree = Path(job["trees"][number])
     op = tree / job["op"]
     deadline = time.monotonic() + job["seconds"]
-    for name, text in job["texts"][number :: len(job["trees"])]:
+    for name, text, kernel in job["texts"][number :: len(job["trees"])]:
         if time.monotonic() > deadline:
             break
         op.write_text(text)
-        found = run(tree, job["test"], order, limit)
-        digest = probe(tree, op, job["probe"], limit) if not found["code"] else ""
-        same = len(job["probe"]["cases"]) if digest and digest == original else 0
-        _write(out / f"worker-{number}.jsonl", name, found, same)
+        told = run(tree, job["test"], found["seconds"], limit, _launching(found["launched"], kernel) if kernel else ())
+        same = 0
+        if not told["code"]:
+            asked = _launching(cases, kernel)
+            given = probe(tree, op, job["probe"], limit, asked)
+            same = len(asked) if given == {case: cases[case] for case in asked} else 0
+        _write(out / f"worker-{number}.jsonl", name, told, same)
     os._exit(0)
 
 

@@ -24,20 +24,51 @@ BUGS = {
     "no module": "import no_such_module\n",
     "ends": "import os\n\nos._exit(0)\n",
 }
+KERNELS = """import torch
+import triton
+import triton.language as tl
 
 
-def served(folder, original):
+@triton.jit
+def _double_kernel(x_ptr, y_ptr):
+    tl.store(y_ptr, 2 * tl.load(x_ptr))
+
+
+@triton.jit
+def _triple_kernel(x_ptr, y_ptr):
+    tl.store(y_ptr, 3 * tl.load(x_ptr))
+
+
+def double(x):
+    y = torch.zeros_like(x)
+    (_triple_kernel if x[0] > 5 else _double_kernel)[(1,)](x, y)
+    return y
+"""
+KERNEL_TEST = """import pytest
+import torch
+
+from kernels.op import double
+
+
+@pytest.mark.parametrize("x, y", [(1.0, 2.0), (6.0, 18.0)])
+def test_double(x, y):
+    assert double(torch.full((1,), x)) == y
+"""
+
+
+def served(folder, original, bugs=None, test=TEST):
+    bugs = [(name, text, "") for name, text in BUGS.items()] if bugs is None else bugs
     trees = [folder / f"tree-{number}" for number in range(2)]
     for tree in trees:
         (tree / "kernels").mkdir(parents=True)
         (tree / "kernels" / "__init__.py").touch()
         (tree / "kernels" / "op.py").write_text(original)
-        (tree / "test_op.py").write_text(TEST)
+        (tree / "test_op.py").write_text(test)
     wire.write(folder, "000", {}, {"x": torch.arange(12.0)}, whole=True)
     case = {"file": "000", "scalars": {}, "wanted": [], "alias": None, "steps": [], "mode": "grad", "reuses": False}
     probe = {"folder": str(folder), "function": "double", "names": [["x"], []], "cases": [case]}
     job = {"trees": [str(tree) for tree in trees], "op": "kernels/op.py", "test": "test_op.py", "seconds": 100}
-    job |= {"original": original, "texts": list(BUGS.items()), "probe": probe}
+    job |= {"original": original, "texts": bugs, "probe": probe}
     (folder / "job.json").write_text(json.dumps(job))
     (folder / "out").mkdir()
     env = {**os.environ, "PYTHONPATH": str(ROOT), "TRITON_INTERPRET": "1", "PYTHONDONTWRITEBYTECODE": "1"}
@@ -60,3 +91,21 @@ def test_each_bug_has_an_outcome_of_its_own(tmp_path):
 
 def test_nothing_is_planted_where_the_original_fails(tmp_path):
     assert list(served(tmp_path, BUGS["killed"])) == ["original"]
+
+
+def test_a_bug_in_a_kernel_meets_the_tests_and_cases_that_launch_it(tmp_path):
+    both = KERNELS.replace("2 *", "4 *").replace("3 *", "4 *")
+    bugs = [
+        ("double", KERNELS.replace("2 *", "4 *"), "_double_kernel"),
+        ("triple", KERNELS.replace("3 *", "4 *"), "_triple_kernel"),
+        # Another kernel's bug beside it goes unseen, unless nothing launches the one that is named.
+        ("unseen", KERNELS.replace("2 *", "4 *"), "_triple_kernel"),
+        ("nowhere", both, "_other_kernel"),
+        ("same", KERNELS.replace("2 * tl.load(x_ptr)", "tl.load(x_ptr) * 2"), "_double_kernel"),
+    ]
+    found = served(tmp_path, KERNELS, bugs, KERNEL_TEST)
+    assert found["double"][:2] == (1, "test_double[1.0-2.0]")
+    assert found["triple"][:2] == (1, "test_double[6.0-18.0]")
+    assert found["unseen"][0] == 0
+    assert found["nowhere"][0] == 1
+    assert found["same"] == (0, "", 1)
