@@ -133,7 +133,7 @@ def _persistent_settings(host: Host, spec: KernelSpec, stage: str, shapes: Shape
     members = shapes.count(spec.layout.members)
     most = f", max_rows=next_power_of_2({members})" if spec.layout.groups and "max_rows" not in chosen else ""
     sums = "" if spec.pieces else f", sums={_columns_of_sums(spec)}"
-    shared = sum(1 for value in spec.loads if spec.layout.kind(value) == "col")
+    shared = sum(1 for value in spec.loads if spec.layout.kind(value) == "col") + bool(spec.layout.groups)
     sums += f", shared={shared}" if sums and shared > 1 else ""
     return [
         f"BLOCK_ROWS, BLOCK_COLS, NUM_STAGES, num_warps, {'_' if host.options.programs_per_sm else 'per_sm'} = {kind}_settings(",

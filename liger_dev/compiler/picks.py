@@ -1,10 +1,12 @@
 """What a graph picks elements by in, the statements that refuse indices outside of the axis that they pick from out."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from liger_dev.compiler.host_values import HostValues
 from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Value
+from liger_dev.compiler.naming import unique
 from liger_dev.compiler.shapes import Shapes
 
 
@@ -44,10 +46,18 @@ def _whole(value: Value) -> bool:
     return value.op == "input" and not value.attr("slices")
 
 
-def index_checks(graph: Graph, shapes: Shapes) -> list[str]:
-    """The statements that refuse indices outside of the axis that they pick from."""
+def index_checks(graph: Graph, shapes: Shapes, needed: Collection[Value], known: dict[Value, str]) -> list[str]:
+    """The statements that refuse indices outside of the axis that they pick from. Conditions that are `needed` again get
+    a name, which `known` collects."""
     lines = []
     for one in picked(graph):
-        kept = "" if one.kept is None else f", {HostValues(graph, shapes, frozenset(), {}, {}).spell(one.kept)[0]}"
+        kept = ""
+        if one.kept is not None:
+            kept = HostValues(graph, shapes, frozenset(), {}, {}, known).spell(one.kept)[0]
+            if one.kept in needed and one.kept not in known:
+                taken = {*(item.name for item in graph.inputs), *known.values()}
+                known[one.kept] = unique(graph.names.get(one.kept, "kept"), taken)
+                lines.append(f"{known[one.kept]} = {kept}")
+            kept = f", {known.get(one.kept, kept)}"
         lines.append(f'check_index("{one.name}", {one.name}, {shapes.axis(one.axis)}{kept})')
     return lines

@@ -38,9 +38,10 @@ def forward_lines(host: Host, results: Sequence[str]) -> list[str]:
     shapes = Shapes(graph, {i.name: i.dims for i in required})
     full = required[0]
     lines = [*_checks(host), *divisibility_checks(graph), *limit_checks(graph), *least_checks(graph)]
-    lines += [*rank_checks(graph, host.reference), *index_checks(graph, shapes)]
-    lines += [_contiguous(item) for item in graph.inputs]
     known: dict[Value, str] = {}
+    before = graph.walk(host.plan.fused.totals) if host.plan.fused else []
+    lines += [*rank_checks(graph, host.reference), *index_checks(graph, shapes, before, known)]
+    lines += [_contiguous(item) for item in graph.inputs]
     if host.plan.fused:
         lines += _totals_before(host, shapes, known)
     host_values = _host_values(host, shapes, known)
@@ -73,8 +74,9 @@ def _totals_before(host: Host, shapes: Shapes, known: dict[Value, str]) -> list[
     """The totals that a kernel needs, from the tensors themselves; `known` collects their names."""
     assert host.plan.fused is not None
     wanted = {total: kept_place(host.graph, total, host.plan).name for total in host.plan.fused.totals}
+    values = HostValues(host.graph, shapes, frozenset(host.graph.walk(wanted)), {}, wanted, dict(known))
     known |= wanted
-    return HostValues(host.graph, shapes, frozenset(host.graph.walk(wanted)), {}, wanted).assign(wanted)
+    return values.assign(wanted)
 
 
 def _static(host: Host) -> list[str]:

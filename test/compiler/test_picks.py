@@ -34,4 +34,4 @@ CHECK = 'check_index("target", target, x.shape[-1]'
 )
 def test_indices_are_refused_outside_of_what_they_pick_from(body, wanted):
     graph = op_graph(SIGNATURE, body, x=("N", "V"), target=("N",))
-    assert index_checks(graph, Shapes(graph, {item.name: item.dims for item in graph.inputs})) == wanted
+    assert index_checks(graph, Shapes(graph, {item.name: item.dims for item in graph.inputs}), (), {}) == wanted

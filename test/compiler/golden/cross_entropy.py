@@ -114,10 +114,11 @@ def cross_entropy_forward(logits, target, ignore_index, dloss=None, needs_dlogit
     check_integer(target=target)
     check_shape("target", target, (*logits.shape[:-1],))
     check_rank("logits", logits, 2)
-    check_index("target", target, logits.shape[-1], target != ignore_index)
+    kept = target != ignore_index
+    check_index("target", target, logits.shape[-1], kept)
     logits = logits.contiguous()
     target = target.contiguous()
-    clamped = (target != ignore_index).sum(dtype=torch.float32).clamp_min(1.0)
+    clamped = kept.sum(dtype=torch.float32).clamp_min(1.0)
     dlogits = torch.empty_like(logits) if needs_dlogits else None
     selected = torch.empty(n_rows, dtype=torch.float32, device=logits.device)
     BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)

@@ -188,7 +188,7 @@ def modulated_rms_norm_backward(dy, x, weight, scale, rstd, needs_dx=True, needs
     dy = dy.contiguous()
     dx = torch.empty_like(x) if needs_dx else None
     BLOCK_ROWS, BLOCK_COLS, NUM_STAGES, num_warps, per_sm = persistent_settings(
-        n_cols, dy.element_size() + x.element_size(), sums=2, shared=2, max_rows=next_power_of_2(dy.shape[-2])
+        n_cols, dy.element_size() + x.element_size(), sums=2, shared=3, max_rows=next_power_of_2(dy.shape[-2])
     )
     n_groups = scale.shape[:-1].numel()
     n_programs = per_sm * sm_count(dy.device)
