@@ -297,8 +297,10 @@ class _Backward:
             totals: tuple[Accumulator, ...] = (total,)
         else:
             self.graph.names.setdefault(whole, label)
+            kept = whole.axes | set(read_axes(dims, cut))  # an input may have axes that its gradient is the same along
+            order = memory_order(self.graph, kept | over)
             stores = (Store(Place(f"d{name}", dims, cut), whole, add=value in self.added),)
-            layout = Layout(tuple(a for a in order if a in whole.axes), tuple(a for a in order if a in over))
+            layout = Layout(tuple(a for a in order if a in kept), tuple(a for a in order if a in over))
             totals = ()
         used = used_loads(self.graph, loads, [s.value for s in stores])
         optional = optional_loads(self.graph)

@@ -202,6 +202,14 @@ def labelled_loss(x, target, smoothing: float = 0.1):
     picked = log_probs.gather(1, target[:, None])[:, 0]
     return -((1 - smoothing) * picked + smoothing * log_probs.mean(-1)).mean()
 """,
+    # The gradient of `scale` is the same along S, which no other value of its kernel has.
+    "mean_scale": """
+SHAPES = {"x": ("B", "T", "H"), "scale": ("B", "S", "H")}
+
+
+def mean_scale(x, scale):
+    return (x - x.mean(-1, keepdim=True)) * scale.mean(1, keepdim=True)
+""",
     # Infinite logits, and the activation of an infinite number.
     "infinite_logits": """
 SHAPES = {"x": ("B", "H"), "target": ("B", "H")}
