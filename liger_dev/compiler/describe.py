@@ -102,7 +102,7 @@ def _launch(host: Host) -> dict[str, Any]:
             plain[stage] = "(cdiv(n_rows, BLOCK_ROWS), cdiv(n_cols, BLOCK_COLS))"
             strided = "(min(cdiv(n_rows, BLOCK_ROWS), per_sm * sm_count / pieces), pieces = cdiv(n_cols, BLOCK_COLS))"
     grouped = [spec for spec in backward if spec.layout.groups]
-    over = f"the rows of one {' and '.join(grouped[0].layout.groups)} after another" if grouped else "rows"
+    over = f"the rows of each {' and '.join(grouped[0].layout.groups)} in turn" if grouped else "rows"
     if grouped:
         share = ", cdiv(n_cols, BLOCK_COLS)" if any(spec.pieces for spec in backward) else ""
         strided = f"(min(n_groups, per_sm * sm_count), n_splits{share})"

@@ -5,8 +5,8 @@
     dweight = sum[B, T](dy * x_hat * (scale + 1))
     dscale = sum[T](dy * x_hat * weight)
 
-Launch: a program holds BLOCK_ROWS whole rows; in backward it strides over the rows of one B after another and keeps
-its part of dweight and dscale.
+Launch: a program holds BLOCK_ROWS whole rows; in backward it strides over the rows of each B in turn and keeps its
+part of dweight and dscale.
 """
 
 import torch
