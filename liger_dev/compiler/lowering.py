@@ -204,6 +204,9 @@ def broadcast(state: Lowering, terms: list[Term]) -> Dims:
                 join_equal(state, dims[i], axes)
                 raise state.refuse(f"axes {' '.join(dims[i])} and {' '.join(axes)} meet in one dimension")
             dims[i] = axes
+    flat = [axis for dim in dims for axis in dim]
+    if twice := next((axis for axis in flat if flat.count(axis) > 1), ""):
+        raise state.refuse(f"{twice} would be two dimensions of one tensor", "name the inputs' axes differently")
     return tuple(dims)
 
 

@@ -18,6 +18,7 @@ from liger_dev.compiler.lowering import as_float
 from liger_dev.compiler.lowering import broadcast
 from liger_dev.compiler.lowering import result
 from liger_dev.compiler.ops import OPS
+from liger_dev.compiler.rows_cast import CASTS
 from liger_dev.compiler.rows_loss import MEAN
 from liger_dev.compiler.rows_loss import NONE
 
@@ -57,7 +58,10 @@ def _one_hot(state: Lowering, x: Any, classes: Any = -1) -> Term:
     (axis,) = state.axis_of_size(state.shape(state.node)[-1])
     state.graph.picks[t.value, axis] = None
     position = state.graph.make("index", axes=frozenset({axis}), dtype="int", axis=axis)
-    return Term(state.graph.make("eq", position, t.value), (*t.dims, (axis,)))
+    chosen = state.graph.make("eq", position, t.value)
+    users = [str(user.target) for user in state.node.users]
+    cast = all(user in CASTS or user.startswith("aten._assert") for user in users)  # a truth value is a number by then
+    return Term(chosen if cast else state.graph.make("int", chosen), (*t.dims, (axis,)))
 
 
 def _class_axis(state: Lowering, t: Term) -> str:

@@ -275,7 +275,8 @@ class Statements:
     def like(self, value: Value) -> str:
         """A pointer of this kernel that has the dtype that a rounding is to."""
         like = value.attr("like")
-        names = {place.name for v, place in self.spec.loads.items() if v in self.uses and not place.exact}
+        given = [v for v, place in self.spec.loads.items() if v in self.uses and not place.exact]
+        names = {self.spec.loads[v].name for v in given if v not in self.spec.optional}
         stored = {store.place.name for store in self.spec.stores}
         for output in self.graph.outputs:
             if tuple(sorted(output.dtype_of)) == like:

@@ -128,7 +128,7 @@ def _settings(
 def _trials(reference: Reference, function: Callable[..., Any], divisors: Mapping[str, int]) -> list[Trial]:
     optional = frozenset(tensor.name for tensor in reference.tensors if tensor.optional)
     even, *others = [
-        {axis: size * divisors.get(axis, 1) if size % divisors.get(axis, 1) else size for axis, size in sizes.items()}
+        {axis: -(-size // divisors.get(axis, 1)) * divisors.get(axis, 1) for axis, size in sizes.items()}
         for sizes in _size_sets(reference)
     ]
     if not runs(function, reference, frozenset(), even):

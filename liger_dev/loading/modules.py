@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import itertools
 
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -25,11 +26,15 @@ from liger_dev.loading.operation import Place
 from liger_dev.loading.operation import users_code
 from liger_dev.loading.printing import trace_operation
 from liger_dev.loading.probe import give_shapes
+from liger_dev.loading.probe import run
+from liger_dev.loading.probe import samples
 from liger_dev.loading.signature import ONES
 from liger_dev.loading.signature import ZEROS
 from liger_dev.loading.signature import Arguments
 from liger_dev.loading.signature import public_name
 from liger_dev.loading.signature import read_signature
+from liger_dev.loading.usual_arguments import names_size
+from liger_dev.loading.usual_arguments import usual_sizes
 from liger_dev.loading.usual_shapes import LABELS
 from liger_dev.loading.usual_shapes import Shape
 from liger_dev.records import Scalar
@@ -185,12 +190,19 @@ def _init_arguments(
     objects = [p for p in named if p.name not in plain and takes_configuration(p, fields)]
     objects = [p for p in objects if p.default is p.empty or p.name in fields]
     built = {p.name: configuration(kind, p, fields.get(p.name, {}), place) for p in objects}
-    missing = [p.name for p in named if p.default is p.empty and p.name not in plain and p.name not in built]
+    left = [p for p in named if p.default is p.empty and p.name not in plain and p.name not in built]
+    assumed = usual_sizes(left)
+    missing = [p.name for p in left if p.name not in assumed]
     if missing:
         flags = " ".join(f"--init {name}=VALUE" for name in missing)
         raise BadInput(f"the module's __init__ needs '{missing[0]}'", place.shown, f"give {flags}")
-    kwargs = {p.name: p.default for p in named if isinstance(p.default, float)} | plain
-    return kwargs | {name: value for name, (value, _) in built.items()}, tuple(said for _, said in built.values())
+    sizes = {p.name: p.default for p in named if type(p.default) is int and p.default > 1 and names_size(p.name)}
+    kwargs = {p.name: p.default for p in named if isinstance(p.default, float)} | sizes | plain | assumed
+    said = [said for _, said in built.values()]
+    if assumed:
+        listed = ", ".join(f"{name}={size}" for name, size in assumed.items())
+        said.append(f"sizes were not given: assumed {listed}; pass --init {next(iter(assumed))}=VALUE to change")
+    return kwargs | {name: value for name, (value, _) in built.items()}, tuple(said)
 
 
 def _parameter_name(path: str, inputs: dict[str, str]) -> str:
@@ -215,9 +227,12 @@ def _shaped(
     width = named[-1] if isinstance(named[-1], str) else "H"
     last = [shape[-1] for shape in own.values() if shape]
     large = fixed_sizes([size for size in last if size > _SMALL])
-    sizes = [*large, None, *fixed_sizes([*kwargs.values(), *last])]
+    given = fixed_sizes([*kwargs.values(), *last])
+    products = [a * b for a, b in itertools.combinations(given, 2)]
+    sizes = [*large, None, *given, *products]
     inputs = [tensor.name for tensor in operation.tensors if tensor.name not in own]
     failure: BadInput | None = None
+    grown: Operation | None = None
     for usual, axis in _usual_inputs(own, kwargs, width):
         guessed = {name: usual for name in inputs if usual and name not in shapes}
         try:
@@ -226,23 +241,45 @@ def _shaped(
             failure = failure or error
             continue
         said = f"shapes were not given: assumed {', '.join(f'{n} ({_text(usual)})' for n in guessed)}"
-        return replace(
+        found = replace(
             found, assumptions=(*found.assumptions, *([f"{said}; pass --shape to change"] if guessed else []))
         )
+        if not _adds_dimensions(found):
+            return found
+        grown = grown or found
+    if grown is not None:
+        return grown
     assert failure is not None, "there is at least one try"
     raise failure
 
 
+def _adds_dimensions(operation: Operation) -> bool:
+    """Whether a result has more dimensions than any tensor: a parameter was meant for inputs of more."""
+    with torch.no_grad():
+        result = run(operation, samples(operation))
+    results = result if isinstance(result, tuple | list) else [result]
+    ranks = [len(tensor.shape) for tensor in operation.tensors]
+    return any(isinstance(r, torch.Tensor) and r.ndim > max(ranks) for r in results)
+
+
 def _usual_inputs(own: dict[str, tuple[int, ...]], kwargs: dict[str, Any], width: str) -> Iterator[tuple[Shape, str]]:
     """Shapes of inputs to try beside the usual ones, with the axis whose size the module may fix: channels come second
-    where `__init__` is told their number; a parameter of several dimensions has those of an input's last ones."""
+    where `__init__` is told their number, and last of all for any vector; a parameter of several dimensions has those of
+    an input's last ones."""
     if _CHANNELS & set(kwargs):
         yield ("B", "C", "H", "W"), "C"
         yield ("B", "C", "L"), "C"
-    yield (), width
     large = max((shape for shape in own.values()), key=len, default=())
+    if len(large) > 2 and large[0] == 1 and max(large) > 1:  # written to be broadcast against an input of as many
+        free = iter("BTSR")
+        axis = width if large[-1] == max(large) else "C"
+        named = _axes(large, {axis: max(large)})
+        yield tuple(next(free) if n == 1 else name for n, name in zip(large, named)), axis
+    yield (), width
     if len(large) > 1:
         yield ("B", *_axes(large, {width: large[-1]})), width
+    if any(len(shape) == 1 for shape in own.values()):
+        yield ("B", "C", "H", "W"), "C"
 
 
 def _text(shape: Shape) -> str:

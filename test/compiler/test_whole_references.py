@@ -316,6 +316,24 @@ def merged_groups(x, weight, groups: int = 4, eps: float = 1e-5):
     y = y * torch.rsqrt(y.square().mean(-1, keepdim=True) + eps)
     return y.reshape(x.shape) * weight[:, None, None]
 """,
+    # A rounding in a kernel that an upstream gradient is not always given to.
+    "rounded_logits": """
+SHAPES = {"logits": ("N", "C"), "target": ("N",)}
+
+
+def rounded_logits(logits, target: torch.LongTensor, scale: float = 1.3):
+    scaled = (logits.float() * scale).to(logits.dtype)
+    return F.cross_entropy(scaled.float().tanh(), target)
+""",
+    # One-hot vectors as numbers.
+    "poly_loss_by_one_hot": """
+SHAPES = {"x": ("N", "C"), "y": ("N",)}
+
+
+def poly_loss_by_one_hot(x, y: torch.LongTensor, epsilon: float = 1.0):
+    likelihood = (F.one_hot(y, num_classes=x.size(1)) * F.softmax(x, dim=-1)).sum(-1)
+    return (F.cross_entropy(x, y, reduction="none") + epsilon * (1 - likelihood)).mean()
+""",
 }
 SCRIPT = """
 import json, os, sys, tempfile

@@ -355,13 +355,49 @@ def refused(read, kind=BadInput):
         ("raise SystemExit(3)\n\n\ndef f(x):\n    return x\n", "the file fails: SystemExit: 3", "user.py:6"),
         ("SHAPES = {'x': torch}\n\n\ndef f(x):\n    return x\n", "SHAPES is no literal of the right form", "user.py:6"),
         ("class Thing:\n    pass\n", "Thing is a class, but no torch.nn.Module", "user.py"),
-        (LLAMA, "the module's __init__ needs 'hidden_size'", "user.py"),
+        ("class M(nn.Module):\n    def __init__(self, rate):\n        super().__init__()\n        self.rate = rate\n\n    def forward(self, x):\n        return x * self.rate\n", "the module's __init__ needs 'rate'", "user.py"),
         ("class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.register_buffer('table', torch.ones(3))\n\n    def forward(self, x):\n        return x\n", "the module holds the buffer 'table', which is no parameter", "user.py"),
         ("class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n        raise RuntimeError('no room')\n\n    def forward(self, x):\n        return x\n", "the module can't be built: RuntimeError: no room", "user.py:9"),
     ],
 )  # fmt: skip
 def test_file_that_cannot_be_used(file, body, what, where):
     assert refused(lambda: file(body)) == (what, where)
+
+
+CHANNELS_FIRST = """class M(nn.Module):
+    def __init__(self, dim, eps=1e-6):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(dim))
+        self.eps = eps
+
+    def forward(self, x):
+        return self.weight[:, None, None] * x / (x.square().mean(1, keepdim=True) + self.eps).sqrt()
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "shapes", "assumed"),
+    [
+        (LLAMA, {"hidden_states": ("B", "T", "H"), "weight": ("H",)}, "hidden_size=64"),
+        (CHANNELS_FIRST, {"x": ("B", "C", "H", "W"), "weight": ("C",)}, "dim=64"),
+        (
+            "class M(nn.Module):\n    def __init__(self, channels):\n        super().__init__()\n"
+            "        self.alpha = nn.Parameter(torch.ones(1, channels, 1))\n\n    def forward(self, x):\n"
+            "        return x + torch.sin(self.alpha * x) ** 2\n",
+            {"x": ("B", "C", "T"), "alpha": (1, "C", 1)},
+            "channels=64",
+        ),
+    ],
+)
+def test_sizes_that_a_module_needs_are_assumed_and_said(file, body, shapes, assumed):
+    reference = file(body)
+    assert {tensor.name: tensor.shape for tensor in reference.tensors} == shapes
+    assert any(f"sizes were not given: assumed {assumed}; pass --init" in said for said in reference.assumptions)
+
+
+def test_a_gradient_that_is_zero_at_the_smallest_sizes_alone(file):
+    body = "def f(x, groups: int = 4):\n    return x.view(x.shape[0], groups, -1).softmax(-1).view(x.shape)\n"
+    assert file(body, shapes={"x": "B,C"}).tensors[0].shape == ("B", "C")
 
 
 def test_shapes_that_cannot_be_guessed(file):
@@ -404,7 +440,7 @@ def test_name_that_the_file_uses_already(file):
         ("torch.nn.functional.sillu", "'torch.nn.functional' has no 'sillu'"),
         ("torch.nn.no_such_module.norm", "'torch.nn' has no 'no_such_module.norm'"),
         ("torch.pi", "torch.pi is no function or class"),
-        ("torch.nn.LayerNorm", "the module's __init__ needs 'normalized_shape'"),
+        ("torch.nn.Threshold", "the module's __init__ needs 'threshold'"),
         ("swish(gate) * up", "neither torch.nn.functional nor torch has a function 'swish'"),
         ("3 + 4", "the expression has no tensor in it"),
     ],
