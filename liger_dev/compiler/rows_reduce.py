@@ -155,9 +155,9 @@ def _item(state: Lowering, several: Any, position: int) -> Any:
     return found
 
 
-def _refused(reason: str) -> Row:
+def _refused(reason: str, todo: str) -> Row:
     def row(state: Lowering, *_: Any, **__: Any) -> Term:
-        raise state.refuse(reason)
+        raise state.refuse(reason, todo)
 
     return row
 
@@ -234,6 +234,19 @@ def _scan(name: str) -> Row:
         return result(state, g.mul(value, count) if name == "cumsum" else g.make("pow", value, count), [t], t.dims)
 
     return row
+
+
+def _product(state: Lowering, x: Any, dim: int, keepdim: bool = False, dtype: Any = None) -> Term:
+    """The product along a dimension: the last of its running products, whose gradient stands zeros."""
+    t, g = state.term(x), state.graph
+    _, dims = over_dims(t, dim, keepdim)
+    axis, value = _one_axis(state, t, dim), as_float(g, t.value)
+    if axis not in value.axes:
+        return result(state, g.make("pow", value, as_float(g, g.size([axis]))), [t], dims)
+    index = g.make("index", axes=frozenset({axis}), dtype="int", axis=axis)
+    last = g.make("eq", index, g.sub(g.size([axis]), g.const(1)))
+    running = g.make("cumprod", value, axis=axis, reverse=False)
+    return result(state, g.sum(g.where(last, running, g.const(0.0)), [axis]), [t], dims)
 
 
 # Norms over the last dimensions
@@ -321,6 +334,6 @@ REDUCTIONS: dict[str, Row] = {
     "aten.sort.default": _sort,
     "aten.sort.stable": _stable_sort,
     "aten.kthvalue.default": _kth,
-    "aten.prod.default": _refused("a product over elements has no stable gradient; write it with log and exp"),
-    "aten.prod.dim_int": _refused("a product over elements has no stable gradient; write it with log and exp"),
+    "aten.prod.default": _refused("it is the product of the whole tensor", "give it a dim"),
+    "aten.prod.dim_int": _product,
 }

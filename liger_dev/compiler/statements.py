@@ -483,7 +483,7 @@ def inside_row(position: str) -> str:
 
 
 def fill_text(fill: Lane) -> str:
-    return "0.0" if fill == 0.0 else f'float("{fill}")'
+    return f'float("{fill}")' if fill in (math.inf, -math.inf) else str(fill)
 
 
 def indented(lines: list[str]) -> list[str]:

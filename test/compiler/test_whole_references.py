@@ -334,6 +334,14 @@ def poly_loss_by_one_hot(x, y: torch.LongTensor, epsilon: float = 1.0):
     likelihood = (F.one_hot(y, num_classes=x.size(1)) * F.softmax(x, dim=-1)).sum(-1)
     return (F.cross_entropy(x, y, reduction="none") + epsilon * (1 - likelihood)).mean()
 """,
+    # A product over rows in memory, whose gradient is not the product by the element.
+    "products": """
+SHAPES = {"x": ("B", "T", "H")}
+
+
+def products(x):
+    return torch.prod(torch.relu(x + 1), dim=1)
+""",
 }
 SCRIPT = """
 import json, os, sys, tempfile
