@@ -213,4 +213,5 @@ def _has_gradient(operation: Operation) -> bool:
     with users_code("its gradient fails", operation.place, "work on new tensors instead of in-place writes"):
         gradients = torch.autograd.grad(outputs, floats, directions, allow_unused=True)
     largest = max((float(g.abs().max()) for g in gradients if g is not None and g.numel()), default=0.0)
-    return largest > _ROUNDOFF * max(float(d.float().abs().max()) for d in directions)
+    zero = _ROUNDOFF * max(float(d.float().abs().max()) for d in directions)
+    return math.isnan(largest) or largest > zero  # NaN where the numbers drawn are outside of a root's domain
