@@ -101,7 +101,7 @@ class Graph:
     are axes' sizes as Python expressions over the arguments, `extents` those that they were traced with. An axis
     in `lengths` is as long as another one and so many elements more, one in `least` has to be so long. `picks` are what
     elements are picked by, each with the axis that it must not leave. Scalars `at_least_zero` mean something else below.
-    Autograd has a gradient, be it zero, for the inputs that are `reached`."""
+    Autograd has a gradient, be it zero, for the inputs that are `reached`. Axes that are `fixed` were traced as numbers."""
 
     inputs: list[Input] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
@@ -115,6 +115,7 @@ class Graph:
     least: dict[str, int] = field(default_factory=dict)
     at_least_zero: list[str] = field(default_factory=list)
     reached: set[str] = field(default_factory=set)
+    fixed: tuple[str, ...] = ()
     _values: dict[tuple[Any, ...], Value] = field(default_factory=dict)
 
     def make(self, op: str, *args: Value, axes: Axes | None = None, dtype: str | None = None, **attrs: Any) -> Value:

@@ -76,6 +76,7 @@ def lower(graph: Graph, traced: Traced, reference: Reference) -> list[Output]:
 
 def _start(graph: Graph, traced: Traced, reference: Reference, parts: dict[str, tuple[str, ...]]) -> Lowering:
     state = Lowering(graph, traced, reference, SourceMap.read(traced.source), parts=parts)
+    graph.fixed = traced.fixed
     if not graph.sizes:
         graph.sizes.update(_axis_expressions(reference))
     state.hints.update({axis: traced.sizes[axis] for axis in graph.sizes if axis in traced.sizes})

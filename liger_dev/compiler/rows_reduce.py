@@ -237,7 +237,7 @@ def _scan(name: str) -> Row:
 
 
 def _product(state: Lowering, x: Any, dim: int, keepdim: bool = False, dtype: Any = None) -> Term:
-    """The product along a dimension: the last of its running products, whose gradient stands zeros."""
+    """The product along a dimension: the last of its running products, whose gradient stands zeros; 1 of no elements."""
     t, g = state.term(x), state.graph
     _, dims = over_dims(t, dim, keepdim)
     axis, value = _one_axis(state, t, dim), as_float(g, t.value)
@@ -246,7 +246,8 @@ def _product(state: Lowering, x: Any, dim: int, keepdim: bool = False, dtype: An
     index = g.make("index", axes=frozenset({axis}), dtype="int", axis=axis)
     last = g.make("eq", index, g.sub(g.size([axis]), g.const(1)))
     running = g.make("cumprod", value, axis=axis, reverse=False)
-    return result(state, g.sum(g.where(last, running, g.const(0.0)), [axis]), [t], dims)
+    product = g.sum(g.where(last, running, g.const(0.0)), [axis])
+    return result(state, g.where(g.make("eq", g.size([axis]), g.const(0)), g.const(1.0), product), [t], dims)
 
 
 # Norms over the last dimensions

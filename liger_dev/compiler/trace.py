@@ -29,6 +29,7 @@ from liger_dev.compiler.one_hot import sizes_kept
 from liger_dev.errors import Unsupported
 from liger_dev.records import Reference
 from liger_dev.records import Scalar
+from liger_dev.records import Tensor
 
 # Sizes that a trace uses for axes: at least 2 (1 would be specialised), even, and pairwise different, so that a
 # wrong match of axes shows: none is the sum or difference of others, for all are odd multiples of 2. Those that the
@@ -45,7 +46,8 @@ class Traced:
 
     `tags` maps a scalar's name to the number it was traced with: a constant of the graph that derives from the
     scalar is recognised by these digits, which occur nowhere else. `source` is the reference's file. `constants` are the
-    tensors that the reference makes of numbers, by the placeholder they are passed in.
+    tensors that the reference makes of numbers, by the placeholder they are passed in. `fixed` are the named axes whose
+    size became a number.
     """
 
     graph: torch.fx.Graph
@@ -54,6 +56,7 @@ class Traced:
     source: Path
     absent: frozenset[str]
     constants: dict[str, torch.Tensor]
+    fixed: tuple[str, ...] = ()
 
 
 def load_function(reference: Reference, folder: Path) -> Callable[..., Any]:
@@ -182,7 +185,14 @@ def _trace_at(
         program = decompose(_export(Wrapper(), tuple(samples), dynamic, reference), rows)
     restore(program.graph)
     constants = _constants(program)
-    return Traced(program.graph, sizes, _recognisable(reference, tags), source, absent, constants)
+    fixed = _fixed([n for n in program.graph.nodes if n.op == "placeholder" and n.name not in constants], given)
+    return Traced(program.graph, sizes, _recognisable(reference, tags), source, absent, constants, fixed)
+
+
+def _fixed(placeholders: list[torch.fx.Node], tensors: list[Tensor]) -> tuple[str, ...]:
+    """The named axes whose size the trace took for a number."""
+    sizes = [pair for node, tensor in zip(placeholders, tensors) for pair in zip(node.meta["val"].shape, tensor.shape)]
+    return tuple(dict.fromkeys(axis for size, axis in sizes if isinstance(axis, str) and str(size).isdigit()))
 
 
 def _constants(program: Any) -> dict[str, torch.Tensor]:

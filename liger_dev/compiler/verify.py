@@ -208,10 +208,13 @@ def _compare(
     error = float(torch.where(same, 0.0, (got - want).abs()).max())
     scale = max(1.0, float(torch.where(want.isfinite(), want.abs(), 0.0).max()))
     if not error <= _TOLERANCE * scale:
+        sizes = "; in it the size of " + ", ".join(graph.fixed) + " is a number" if graph.fixed else ""
         raise Unsupported(
-            f"the traced graph does not compute what the reference does: {name} differs by {error:.2g}",
+            f"the traced graph does not compute what the reference does: {name} differs by {error:.2g}{sizes}",
             f"{reference.name}, {graph.lines.get(value, name)}",
-            "look for arguments that steer control flow; give each of their values a reference of its own",
+            "use sizes in plain arithmetic alone: math.log(x.shape[-1]) is a number, and so is int(x.shape[-1])"
+            if graph.fixed
+            else "look for arguments that steer control flow; give each of their values a reference of its own",
         )
 
 

@@ -104,3 +104,10 @@ def test_inputs_that_autograd_reaches_without_a_gradient_get_zeros():
     host = scheduled(written(signature, body, **dict.fromkeys("xwzv", ("B", "H"))), graph, Options())
     lines = backward_lines(host, ["dx", "dw"])
     assert "dx = torch.zeros_like(x) if needs_dx else None" in lines and lines[-1] == "return dx, dw"
+
+
+def test_a_size_that_became_a_number_is_named():
+    with pytest.raises(Unsupported) as caught:
+        op_graph(X, "import math\ny = x / math.log(x.shape[-1])\nreturn y", x=ROWS)
+    assert caught.value.what.endswith("; in it the size of H is a number")
+    assert "math.log(x.shape[-1])" in caught.value.todo
