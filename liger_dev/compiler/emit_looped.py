@@ -7,11 +7,11 @@ from dataclasses import replace
 from liger_dev.compiler.ir import Value
 from liger_dev.compiler.layout import SCANS
 from liger_dev.compiler.naming import unique
+from liger_dev.compiler.needs import FILL
+from liger_dev.compiler.needs import RESERVED
 from liger_dev.compiler.passes import Pass
 from liger_dev.compiler.passes import arrange
 from liger_dev.compiler.schedule import Store
-from liger_dev.compiler.statements import FILL
-from liger_dev.compiler.statements import RESERVED
 from liger_dev.compiler.statements import Block
 from liger_dev.compiler.statements import Statements
 from liger_dev.compiler.statements import fill_text
