@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field
+from dataclasses import replace
 from typing import Any
 
 from liger_dev.axes import named
@@ -79,7 +80,10 @@ def case_values(
 ) -> dict[str, Any]:
     """`batch` are the leading axes that all rows share; `any_rank` says that any number of them will do. Sizes are
     made larger until the op takes them. `picked` are inputs whose integers pick along an axis: `name`, `axis`, whether
-    some are left out (`kept`), and the scalar (`mark`) that those equal."""
+    some are left out (`kept`), and the scalar (`mark`) that those equal: they are drawn from it, unless the reference
+    says otherwise."""
+    picked = list(picked)
+    drawn = {one["name"]: str(one["axis"]) for one in picked}
     columns = demands.whole(_columns(reference, batch))
     others = _other_sizes(reference, batch, columns, demands)
     least = max([demands.reaching(columns, 1), *(others[part] for part in demands.parts(columns))])
@@ -93,7 +97,10 @@ def case_values(
     absent = [*([name] for name in optional), *([optional] if len(optional) > 1 else [])]
     return {
         "make_inputs_signature": ", ".join(["dtype", *usual]),
-        "make_inputs_items": [_input(tensor, batch, columns) for tensor in reference.tensors],
+        "make_inputs_items": [
+            _input(replace(tensor, range=tensor.range or drawn.get(tensor.name, "")), batch, columns)
+            for tensor in reference.tensors
+        ],
         "case_arguments": ", ".join([*(["batch"] if batch else []), *([columns] if columns else [])]),
         "cases": _cases(_ANY_RANK, batch, sizes, any_rank, demands),
         "large_cases": _cases(_LARGE_ANY_RANK, batch, sizes, any_rank, demands),
@@ -106,7 +113,10 @@ def case_values(
         "float_names": _names(floats) if len(floats) > 1 else "",
         "refused_shapes": _names(_refused(reference)) if _refused(reference) else "",
         "refused_singles": _names(_refused(reference, 1)) if _refused(reference, 1) else "",
-        "picks": [_pick(reference, one, dict(text.split("=") for text in usual)) for one in picked],
+        "picks": [
+            _pick(reference, one, dict(text.split("=") for text in usual))
+            for one in {one["name"]: one for one in picked}.values()
+        ],
         "has_integers": len(floats) < len(reference.tensors),
         "absent": ", ".join(map(_names, absent)),
         **_scalar_cases(reference, demands),

@@ -3,7 +3,10 @@
 import math
 import re
 
+from collections.abc import Collection
+
 from liger_dev.compiler.ir import Graph
+from liger_dev.compiler.ir import Input
 from liger_dev.ranks import accepts_any_rank
 from liger_dev.records import Reference
 
@@ -77,10 +80,22 @@ def least_checks(graph: Graph) -> list[str]:
 def rank_checks(graph: Graph, reference: Reference) -> list[str]:
     """The statement that refuses other ranks, where the reference counts dimensions from the front; the shapes of the
     other tensors are checked against the largest one's."""
-    if accepts_any_rank(reference):
-        return []
-    largest = max((item for item in graph.inputs if not item.optional), key=lambda item: len(item.dims))
-    return [f'check_rank("{largest.name}", {largest.name}, {len(largest.dims)})'] if largest.dims else []
+    return [] if accepts_any_rank(reference) else _one_rank(_largest(graph))
+
+
+def late_rank_checks(graph: Graph, reference: Reference, counted: Collection[str]) -> list[str]:
+    """The same, where the wrappers read the first of several dimensions by itself: it does not stand for any number."""
+    largest = _largest(graph)
+    alone = len(largest.dims) > 1 and not {*counted}.isdisjoint(largest.dims[0])
+    return _one_rank(largest) if alone and accepts_any_rank(reference) else []
+
+
+def _largest(graph: Graph) -> Input:
+    return max((item for item in graph.inputs if not item.optional), key=lambda item: len(item.dims))
+
+
+def _one_rank(item: Input) -> list[str]:
+    return [f'check_rank("{item.name}", {item.name}, {len(item.dims)})'] if item.dims else []
 
 
 def counted_axes(graph: Graph, text: str) -> list[str]:

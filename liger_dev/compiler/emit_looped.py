@@ -1,6 +1,7 @@
 """A looped KernelSpec in, its lines out: rows in blocks of columns, in as many passes as its reductions need."""
 
 import math
+import re
 
 from dataclasses import replace
 
@@ -155,7 +156,8 @@ class LoopedRows(Statements):
         head = [f"cols = ({first} + tl.arange(0, BLOCK_COLS))[None, :]"]
         if "col_mask" in text:
             head.append("col_mask = cols < n_cols")
-        head.append("mask = row_mask & col_mask" if "col_mask" in text else "mask = row_mask & (cols < n_cols)")
+        if re.search(r"\bmask\b(?!=)", text):
+            head.append("mask = row_mask & col_mask" if "col_mask" in text else "mask = row_mask & (cols < n_cols)")
         return head + self._offsets()
 
     def _row_values(self, needed: list[Value]) -> list[str]:

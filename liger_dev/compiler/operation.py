@@ -12,6 +12,7 @@ from liger_dev.choices import setting_text
 from liger_dev.compiler.branches import merged
 from liger_dev.compiler.demands import counted_axes
 from liger_dev.compiler.demands import divisors
+from liger_dev.compiler.demands import late_rank_checks
 from liger_dev.compiler.demands import limits
 from liger_dev.compiler.formulas import formulas
 from liger_dev.compiler.host import Host
@@ -40,6 +41,8 @@ def operation_values(hosts: Sequence[tuple[Setting, Host]]) -> dict[str, Any]:
     forward, _ = merged([(setting, forward_lines(each, named["results"])) for setting, each in hosts])
     backward, branched = merged([(setting, backward_lines(each, named["gradients"], sizes)) for setting, each in hosts])
     named["backward_scalars"] = [s for s in named["scalars"] if s in {*named["backward_scalars"], *branched}]
+    counted = [axis for _, each in hosts for axis in counted_axes(each.graph, "\n".join([*forward, *backward]))]
+    forward = [*late_rank_checks(graph, reference, counted), *forward]
     text = "\n".join([*forward, *backward])
     helpers = [name for name in _HELPERS if f"{name}(" in text or (name.isupper() and name in text)]
     helpers += [name for name in _KERNEL_HELPERS if any(name in line for k in kernels.values() for line in k["lines"])]
@@ -77,7 +80,7 @@ def operation_values(hosts: Sequence[tuple[Setting, Host]]) -> dict[str, Any]:
         "divisors": {axis: n for _, each in hosts for axis, n in divisors(each.graph, reference).items()},
         "limits": {part: whole for _, each in hosts for part, whole in limits(each.graph, reference).items()},
         "least": {axis: n for _, each in hosts for axis, n in each.graph.least.items()},
-        "counted_axes": list(dict.fromkeys(axis for _, each in hosts for axis in counted_axes(each.graph, text))),
+        "counted_axes": list(dict.fromkeys(counted)),
         "picked": [
             {"name": one.name, "axis": one.axis, "kept": one.kept is not None, "mark": one.mark}
             for one in picked(graph)

@@ -22,9 +22,11 @@ class Picked:
 
 
 def picked(graph: Graph) -> list[Picked]:
-    """The inputs that pick elements, where what is picked by is such an input but for those that are left out."""
-    found = (one for index, axis in graph.picks if (one := _picked(graph, index, axis)) is not None)
-    return list(dict.fromkeys(found))
+    """The inputs that pick elements, where what is picked by is such an input but for those that are left out; once where
+    one pick leaves out what another does not."""
+    found = [one for index, axis in graph.picks if (one := _picked(graph, index, axis)) is not None]
+    whole = {(one.name, one.axis) for one in found if one.kept is None}
+    return list(dict.fromkeys(one for one in found if one.kept is None or (one.name, one.axis) not in whole))
 
 
 def _picked(graph: Graph, index: Value, axis: str) -> Picked | None:

@@ -72,3 +72,12 @@ def test_a_part_of_an_axis_follows_from_the_whole():
     )
     assert graph.sizes["D_2"] == "x.shape[-1] // 2"
     assert divisibility_checks(graph) == ['check_divisible("x.shape[-1]", x.shape[-1], 2)']
+
+
+def test_a_first_dimension_that_is_read_by_itself_fixes_the_rank():
+    body = "d = torch.log(x.abs() + 1.0)\nreturn torch.sqrt(d.square().mean() - 0.5 * d.mean() ** 2 + 1e-6)"
+    op = compile_op(written("x: torch.Tensor", body, x=("N", "D")), {}).op["op"]
+    assert {"N", "D"} <= {*op["counted_axes"]}
+    assert op["forward_body"][0] == 'check_rank("x", x, 2)'
+    free = compile_op(written("x: torch.Tensor", "return x.square().mean(-1)", x=("N", "D")), {}).op["op"]
+    assert not any("check_rank" in line for line in free["forward_body"])

@@ -26,6 +26,12 @@ CHECK = 'check_index("target", target, x.shape[-1]'
             "return x.gather(-1, label[:, None]).squeeze(-1) * kept",
             [f"{CHECK}, (target >= 0) & (target != ignored))"],
         ),
+        # One pick leaves out what the other one does not.
+        (
+            "chosen = (F.one_hot(target, x.size(1)) * x.softmax(-1)).sum(-1)\n"
+            'return F.cross_entropy(x, target, reduction="none") - chosen',
+            [f"{CHECK})"],
+        ),
         # Not what a tensor is picked by: any number will do.
         ("return torch.where(target[:, None] == 0, x, 0.0)", []),
         # In range whatever it is given.
