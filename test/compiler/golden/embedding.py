@@ -18,6 +18,7 @@ from kernels.ops.utils import cdiv
 from kernels.ops.utils import check_floating
 from kernels.ops.utils import check_index
 from kernels.ops.utils import check_integer
+from kernels.ops.utils import check_rank
 from kernels.ops.utils import device_guard
 from kernels.ops.utils import row_settings
 from kernels.ops.utils import row_shape
@@ -91,6 +92,7 @@ def _embedding_dweight_kernel(
 
 def embedding_forward(weight, index):
     """Returns y, index."""
+    check_rank("weight", weight, 2)
     check_floating(weight=weight)
     check_integer(index=index)
     check_index("index", index, weight.shape[-2])
