@@ -30,8 +30,9 @@ from liger_dev.sandbox import run_child
 
 _TOOL = Path(__file__).resolve().parent.parent.parent
 _WORKERS = 2
-_NOT_COLLECTED = (2, 3, 4, 5)
 _PROBED_STEPS = 40
+# As many more are at hand, to take the place of those that turn out to be no bugs.
+_SPARE = 2
 
 
 def strength(request: Request, called: Sequence[Called]) -> Strength:
@@ -40,14 +41,15 @@ def strength(request: Request, called: Sequence[Called]) -> Strength:
     function = request.function or find_function(text, request.reference.name)
     every = mutations(text, function)
     excluded = [mutation for mutation in every if mutation.excluded]
-    chosen = _sample([mutation for mutation in every if not mutation.excluded], request.mutants, request.seed)
-    ran, fault = _run(request, called, function, text, chosen)
+    nulls, others = _sample([mutation for mutation in every if not mutation.excluded], request.seed)
+    chosen = [*nulls, *others[: _SPARE * request.mutants]]
+    ran, fault = _run(request, called, function, text, chosen, len(nulls) + request.mutants)
     ran += [_mutant(mutation, "excluded", mutation.excluded) for mutation in excluded]
     return Strength(tuple(sorted(ran, key=lambda m: (m.line, m.operator, m.change))), len(every), fault)
 
 
-def _sample(every: Sequence[Mutation], count: int, seed: int) -> list[Mutation]:
-    """Every null candidate, then one of each operator before a second of any."""
+def _sample(every: Sequence[Mutation], seed: int) -> tuple[list[Mutation], list[Mutation]]:
+    """Every null candidate; the others, one of each operator before a second of any."""
     draw = random.Random(seed)
     nulls = [mutation for mutation in every if mutation.operator.startswith(("returns", "gradient as if"))]
     kinds: dict[str, list[Mutation]] = {}
@@ -57,8 +59,7 @@ def _sample(every: Sequence[Mutation], count: int, seed: int) -> list[Mutation]:
     for members in kinds.values():
         draw.shuffle(members)
     deepest = max(map(len, kinds.values()), default=0)
-    turns = [members[turn] for turn in range(deepest) for members in kinds.values() if turn < len(members)]
-    return [*nulls, *turns[:count]]
+    return nulls, [members[turn] for turn in range(deepest) for members in kinds.values() if turn < len(members)]
 
 
 def _mutant(mutation: Mutation, outcome: str, note: str) -> Mutant:
@@ -66,9 +67,10 @@ def _mutant(mutation: Mutation, outcome: str, note: str) -> Mutant:
 
 
 def _run(
-    request: Request, called: Sequence[Called], function: str, original: str, chosen: Sequence[Mutation]
+    request: Request, called: Sequence[Called], function: str, original: str, chosen: Sequence[Mutation], enough: int
 ) -> tuple[list[Mutant], str]:
-    """The outcomes of all chosen bugs, and why there are none if even the original does not pass."""
+    """The outcomes of the chosen bugs in their order, until `enough` are bugs indeed; and why there are none if even the
+    original does not pass."""
     folder = Path(request.scratch) / "mutants"
     work = folder / "work"
     work.mkdir(parents=True)
@@ -78,7 +80,7 @@ def _run(
     op = Path(request.op).relative_to(request.root).as_posix()
     job = {"trees": [str(tree) for tree in trees], "op": op, "test": request.test, "seconds": 5 * request.seconds}
     texts = [[str(i), mutation.text, mutation.kernel] for i, mutation in enumerate(chosen)]
-    job |= {"original": original, "texts": texts}
+    job |= {"original": original, "texts": texts, "enough": enough}
     path, out = folder / "job.json", folder / "out"
     out.mkdir()
     path.write_text(json.dumps({**job, "probe": _probe(request, called, function, folder)}))
@@ -94,7 +96,7 @@ def _run(
 
 
 def _outcome(mutation: Mutation, row: dict[str, Any]) -> Mutant:
-    if row["code"] in _NOT_COLLECTED and not row["failed"]:
+    if not row["imported"]:
         return _mutant(mutation, "excluded", "it can't even be imported")
     if row["code"]:
         return _mutant(mutation, "killed", row["failed"] or "the process ended")

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 
+from collections.abc import Mapping
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ SECONDS, TIMES = 30.0, 5
 # Nobody reads why an assertion of a mutant's failed: rewriting test files and writing tracebacks took longer than tests.
 _QUICK = ("-q", "-x", "--assert=plain", "--tb=no", "-p", "no:cacheprovider")
 
+_NOT_COLLECTED = (2, 3, 4, 5)
 # What this process and its forks launch.
 _TRACE = Trace()
 
@@ -188,6 +190,11 @@ def main(job_path: Path, out: Path) -> None:
     sys.exit(1 if any(ended) else 0)
 
 
+def _imported(row: Mapping[str, Any]) -> bool:
+    """Whether the tests could be collected at all, or one failed."""
+    return row["code"] not in _NOT_COLLECTED or bool(row["failed"])
+
+
 def _worker(
     job: dict[str, Any], number: int, found: dict[str, Any], cases: dict[str, list[str]], limit: float, out: Path
 ) -> int:
@@ -198,8 +205,9 @@ def _worker(
     tree = Path(job["trees"][number])
     op = tree / job["op"]
     deadline = time.monotonic() + job["seconds"]
+    bugs, enough = 0, -(-job["enough"] // len(job["trees"]))
     for name, text, kernel in job["texts"][number :: len(job["trees"])]:
-        if time.monotonic() > deadline:
+        if bugs >= enough or time.monotonic() > deadline:
             break
         op.write_text(text)
         told = run(tree, job["test"], found["seconds"], limit, _launching(found["launched"], kernel) if kernel else ())
@@ -209,12 +217,14 @@ def _worker(
             given = probe(tree, op, job["probe"], limit, asked)
             same = len(asked) if given == {case: cases[case] for case in asked} else 0
         _write(out / f"worker-{number}.jsonl", name, told, same)
+        bugs += not same and _imported(told)
     os._exit(0)
 
 
 def _write(file: Path, name: str, found: dict[str, Any], same: int) -> None:
+    row = {"name": name, "code": found["code"], "failed": found["failed"], "same": same, "imported": _imported(found)}
     with file.open("a") as stream:
-        stream.write(json.dumps({"name": name, "code": found["code"], "failed": found["failed"], "same": same}) + "\n")
+        stream.write(json.dumps(row) + "\n")
 
 
 if __name__ == "__main__":

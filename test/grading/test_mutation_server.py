@@ -56,7 +56,7 @@ def test_double(x, y):
 """
 
 
-def served(folder, original, bugs=None, test=TEST):
+def served(folder, original, bugs=None, test=TEST, enough=9):
     bugs = [(name, text, "") for name, text in BUGS.items()] if bugs is None else bugs
     trees = [folder / f"tree-{number}" for number in range(2)]
     for tree in trees:
@@ -68,7 +68,7 @@ def served(folder, original, bugs=None, test=TEST):
     case = {"file": "000", "scalars": {}, "wanted": [], "alias": None, "steps": [], "mode": "grad", "reuses": False}
     probe = {"folder": str(folder), "function": "double", "names": [["x"], []], "cases": [case]}
     job = {"trees": [str(tree) for tree in trees], "op": "kernels/op.py", "test": "test_op.py", "seconds": 100}
-    job |= {"original": original, "texts": bugs, "probe": probe}
+    job |= {"original": original, "texts": bugs, "enough": enough, "probe": probe}
     (folder / "job.json").write_text(json.dumps(job))
     (folder / "out").mkdir()
     env = {**os.environ, "PYTHONPATH": str(ROOT), "TRITON_INTERPRET": "1", "PYTHONDONTWRITEBYTECODE": "1"}
@@ -109,3 +109,10 @@ def test_a_bug_in_a_kernel_meets_the_tests_and_cases_that_launch_it(tmp_path):
     assert found["unseen"][0] == 0
     assert found["nowhere"][0] == 1
     assert found["same"] == (0, "", 1)
+
+
+def test_what_is_no_bug_gives_its_place_to_the_next(tmp_path):
+    names = ["equivalent", "equivalent", "no module", "no module", "killed", "killed", "killed", "killed"]
+    bugs = [(f"{number} {name}", BUGS[name], "") for number, name in enumerate(names)]
+    # Every second one goes to a worker, which stops after one bug.
+    assert {*served(tmp_path, OP, bugs, enough=2)} == {"original", *(name for name, _, _ in bugs[:6])}
