@@ -232,7 +232,7 @@ class WholeRows(Statements):
         if self.layout.groups:
             rows, first, step = self._members(), "tl.program_id(1)", "tl.num_programs(1)"
             counted = [
-                "member = (block * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]",
+                "member = (tl.cast(block, tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]",
                 f"rows = group * {rows} + member",
             ]
         bare = rows.strip("()")

@@ -98,7 +98,7 @@ def _modulated_rms_norm_backward_kernel(
         dscale = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
 
         for block in tl.range(tl.program_id(1), tl.cdiv(n_T, BLOCK_ROWS), tl.num_programs(1), num_stages=NUM_STAGES):
-            member = (block * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
+            member = (tl.cast(block, tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
             rows = group * n_T + member
             row_mask = member < n_T
             mask = row_mask & col_mask
