@@ -182,6 +182,8 @@ def _call_sites(node: ast.Call) -> Iterator[Site]:
 
 
 def _host_sites(function: ast.FunctionDef, body: list[ast.AST]) -> Iterator[Site]:
+    capped = [n for n in body if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == "min"]
+    persistent = {part for call in capped for part in ast.walk(call)}
     for node in body:
         match node:
             case ast.Call(func=ast.Attribute(attr="contiguous")):
@@ -193,7 +195,8 @@ def _host_sites(function: ast.FunctionDef, body: list[ast.AST]) -> Iterator[Site
             case ast.Call(func=ast.Name(id=name)) if name.startswith("check_"):
                 yield "check left out", node, _text(node), lambda call: _replace(call, ast.Constant(None)), ""
             case ast.Call(func=ast.Attribute(attr="cdiv") | ast.Name(id="cdiv"), args=[_, _]):
-                yield "programs left out", node, _text(node), _floor, ""
+                others = "the programs of a persistent kernel take the rows of one that is missing"
+                yield "programs left out", node, _text(node), _floor, others if node in persistent else ""
             case ast.Call(func=ast.Attribute(attr="empty_like")):
                 yield "writes into its input", node, _text(node), _first_argument, ""
             case ast.Subscript(value=ast.Attribute(attr="needs_input_grad")):

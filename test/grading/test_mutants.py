@@ -48,6 +48,12 @@ def test_a_sum_of_partial_results_loses_its_last_one():
     assert any("sum_partials(dweight_partial[:-1], weight.dtype)" in one for one in made)
 
 
+def test_programs_may_be_missing_where_others_take_their_rows():
+    emitted = (Path(__file__).parents[1] / "compiler" / "golden" / "rms_norm.py").read_text()
+    made = [one for one in mutations(emitted, "LigerRmsNormFunction") if one.operator == "programs left out"]
+    assert [("min(max(n_rows" in one.text, bool(one.excluded)) for one in made] == [(False, False), (True, True)]
+
+
 def test_offsets_of_32_bits_are_left_out_with_the_reason():
     offsets = [mutation for mutation in mutations(OP, "Softmax") if mutation.operator == "int32 offset"]
     assert len(offsets) == 2
