@@ -1,5 +1,7 @@
 """What the tests of kernels share: inputs, the float64 truth, and the bound that eager PyTorch's own error sets."""
 
+import math
+
 from dataclasses import dataclass
 
 import pytest
@@ -131,7 +133,8 @@ def _has_dtype(args):
 class _Float32Noise(TorchDispatchMode):
     """Multiplies what each operation computes in double by 1 + d, where |d| is at most float32's rounding error.
 
-    So it does with the terms of a sum, which rounds more often than once, and with the parts of composite operations.
+    So it does with the parts of composite operations, and with the terms of a sum: of n terms, each is in log2(n)
+    partial sums that are rounded one by one, if halves are added up.
     """
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -139,18 +142,20 @@ class _Float32Noise(TorchDispatchMode):
             with self:
                 return _COMPOSITES[func](*args, **(kwargs or {}))
         if func.overloadpacket in _SUMS:
-            args = (_perturbed(args[0]), *args[1:])
+            sums = func(*args, **(kwargs or {})).numel()
+            roundings = math.log2(max(2, args[0].numel() / max(1, sums)))
+            args = (_perturbed(args[0], math.sqrt(roundings)), *args[1:])
         result = func(*args, **(kwargs or {}))
         if func.overloadpacket in _PICKS or any(value.alias_info is not None for value in func._schema.returns):
             return result
         return tree_map_only(torch.Tensor, _perturbed, result)
 
 
-def _perturbed(x):
+def _perturbed(x, times=1.0):
     if x.dtype != torch.float64:
         return x
     # In place: some tensors are large.
-    noise = torch.rand_like(x).mul_(2).sub_(1).mul_(torch.finfo(torch.float32).eps / 2)
+    noise = torch.rand_like(x).mul_(2).sub_(1).mul_(times * torch.finfo(torch.float32).eps / 2)
     return noise.add_(1).mul_(x)
 
 
