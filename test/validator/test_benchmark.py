@@ -132,6 +132,9 @@ from pathlib import Path
 from liger_dev.benchmark import run_benchmark
 from liger_dev.scratch import kernel_copy
 
+# What is started in the background of a script ignores it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 def stop(line):
     if line == "measured":
         os.kill(os.getpid(), getattr(signal, sys.argv[2]))
