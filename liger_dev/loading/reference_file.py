@@ -1,6 +1,7 @@
 """The text of a reference file: a user's own file with as little changed as possible, or a printed function's file."""
 
 import ast
+import keyword
 import sys
 
 from dataclasses import dataclass
@@ -59,6 +60,11 @@ def _literal(statement: ast.Assign, name: str, shown: str) -> dict[str, Any]:
         value = None
     if not isinstance(value, dict) or not all(isinstance(k, str) and isinstance(v, kind) for k, v in value.items()):
         raise BadInput(f"{name} is no literal of the right form", where, f"write {name} = {_EXAMPLES[name]}")
+    for tensor, axis in ((t, axis) for t, shape in value.items() if name == "SHAPES" for axis in shape):
+        if not (isinstance(axis, int) or isinstance(axis, str) and axis.isidentifier() and not keyword.iskeyword(axis)):
+            raise BadInput(
+                f"SHAPES gives {tensor} the axis {axis!r}", where, "write a name, or a number for a size that is fixed"
+            )
     return value
 
 

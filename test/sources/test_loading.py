@@ -354,6 +354,7 @@ def refused(read, kind=BadInput):
         ("def f(x):\n    import no_such_module.deep\n    return x\n", "module 'no_such_module' can't be imported", "user.py:7"),
         ("raise SystemExit(3)\n\n\ndef f(x):\n    return x\n", "the file fails: SystemExit: 3", "user.py:6"),
         ("SHAPES = {'x': torch}\n\n\ndef f(x):\n    return x\n", "SHAPES is no literal of the right form", "user.py:6"),
+        ("SHAPES = {'x': ('B', '2*D')}\n\n\ndef f(x):\n    return x\n", "SHAPES gives x the axis '2*D'", "user.py:6"),
         ("class Thing:\n    pass\n", "Thing is a class, but no torch.nn.Module", "user.py"),
         ("class M(nn.Module):\n    def __init__(self, rate):\n        super().__init__()\n        self.rate = rate\n\n    def forward(self, x):\n        return x * self.rate\n", "the module's __init__ needs 'rate'", "user.py"),
         ("class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.register_buffer('table', torch.ones(3))\n\n    def forward(self, x):\n        return x\n", "the module holds the buffer 'table', which is no parameter", "user.py"),
