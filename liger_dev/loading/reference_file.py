@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dataclasses import field
 from typing import Any
 
+from liger_dev.axes import identifier
 from liger_dev.errors import BadInput
 from liger_dev.records import Scalar
 from liger_dev.records import Tensor
@@ -61,9 +62,12 @@ def _literal(statement: ast.Assign, name: str, shown: str) -> dict[str, Any]:
     if not isinstance(value, dict) or not all(isinstance(k, str) and isinstance(v, kind) for k, v in value.items()):
         raise BadInput(f"{name} is no literal of the right form", where, f"write {name} = {_EXAMPLES[name]}")
     for tensor, axis in ((t, axis) for t, shape in value.items() if name == "SHAPES" for axis in shape):
-        if not (isinstance(axis, int) or isinstance(axis, str) and axis.isidentifier() and not keyword.iskeyword(axis)):
+        name_of = identifier(axis) if isinstance(axis, str) else ""
+        if not isinstance(axis, int) and (not name_of.isidentifier() or keyword.iskeyword(name_of)):
             raise BadInput(
-                f"SHAPES gives {tensor} the axis {axis!r}", where, "write a name, or a number for a size that is fixed"
+                f"SHAPES gives {tensor} the axis {axis!r}",
+                where,
+                "write a name, a part of one such as 'D/2', or a number for a size that is fixed",
             )
     return value
 
