@@ -120,7 +120,7 @@ def main(request_path: Path, out: Path) -> int:
             print(error.what, file=sys.stderr)
             return error.exit_code
         finally:
-            compilers.pool.shutdown(wait=False, cancel_futures=True)
+            compilers.pool.shutdown(cancel_futures=True)  # waits: a new process could not end them
     _say(f"{unfit}; going on in a new process, without them")
     request_path.write_text(json.dumps(_without(unfit, request, clock, out)), encoding="utf-8")
     return go_on([sys.executable, *sys.orig_argv[1:]])
