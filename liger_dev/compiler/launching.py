@@ -3,6 +3,7 @@
 from liger_dev.compiler.host import Host
 from liger_dev.compiler.ir import Slice
 from liger_dev.compiler.layout import Layout
+from liger_dev.compiler.naming import unique
 from liger_dev.compiler.schedule import Accumulator
 from liger_dev.compiler.schedule import KernelSpec
 from liger_dev.compiler.schedule import Launch
@@ -96,7 +97,11 @@ def _kernel(host: Host, spec: KernelSpec, device: str, stage: str, shapes: Shape
     blocks += ["enable_fp_fusion=False"] if text.unfused else []
     args = [*text.pointers, "n_rows", "n_cols", *sizes, *scalars, *flags, *blocks]
     programs = "n_programs" if spec.persistent else "cdiv(n_rows, BLOCK_ROWS)"
-    grid = [programs, *(["n_splits"] if spec.layout.groups else []), *(["n_pieces"] if spec.pieces else [])]
+    grid = [
+        programs,
+        *([_local(host, "n_splits")] if spec.layout.groups else []),
+        *(["n_pieces"] if spec.pieces else []),
+    ]
     pieces = ["n_pieces = cdiv(n_cols, BLOCK_COLS)"] if spec.pieces else []
     lines = [f"{t.name}_partial = torch.empty(n_rows, dtype=torch.float32, device={device})" for t in spec.totals]
     if not spec.persistent:
@@ -105,9 +110,7 @@ def _kernel(host: Host, spec: KernelSpec, device: str, stage: str, shapes: Shape
         lines += [*_persistent_settings(host, spec, stage, shapes), *asked, *pieces]
         lines += _programs(host, spec, device, shapes)
         for acc in spec.accumulators:
-            fresh = (
-                f"{acc.name}_partial = torch.empty({_partial_shape(spec, acc)}, dtype=torch.float32, device={device})"
-            )
+            fresh = f"{acc.name}_partial = torch.empty({_partial_shape(host, spec, acc)}, dtype=torch.float32, device={device})"
             lines.append(conditional(fresh, acc.guard))
     lines += [
         *([_UNFUSED] if text.unfused else []),
@@ -148,24 +151,32 @@ def _programs(host: Host, spec: KernelSpec, device: str, shapes: Shapes) -> list
     share = f"cdiv({share}, max(1, n_pieces))" if spec.pieces else share
     if not spec.layout.groups:
         return [f"n_programs = min(cdiv(n_rows, BLOCK_ROWS), {share})"]
+    groups, splits = _local(host, "n_groups"), _local(host, "n_splits")
+    blocks = f"cdiv({shapes.count(spec.layout.members)}, BLOCK_ROWS)"
     return [
-        f"n_groups = {shapes.product(spec.layout.groups)}",
+        f"{groups} = {shapes.product(spec.layout.groups)}",
         f"n_programs = {share}",
-        f"n_splits = min(cdiv({shapes.count(spec.layout.members)}, BLOCK_ROWS), max(1, n_programs // max(1, n_groups)))",
-        "n_programs = min(n_groups, n_programs)",
+        f"{splits} = min({blocks}, max(1, n_programs // max(1, {groups})))",
+        f"n_programs = min({groups}, n_programs)",
     ]
 
 
-def _partial_shape(spec: KernelSpec, acc: Accumulator) -> str:
+def _local(host: Host, name: str) -> str:
+    """A name of the wrapper's own, beside the reference's arguments."""
+    return unique(name, {*host.input_names, *host.scalars})
+
+
+def _partial_shape(host: Host, spec: KernelSpec, acc: Accumulator) -> str:
     """The shape of the partial sums: a row for each program, or for each that shares a group of rows."""
     by_column = not acc.value.axes.isdisjoint(spec.layout.cols)
-    programs = "n_programs * n_splits" if spec.layout.groups else "n_programs"
+    groups, splits = _local(host, "n_groups"), _local(host, "n_splits")
+    programs = f"n_programs * {splits}" if spec.layout.groups else "n_programs"
     split = not acc.value.axes.isdisjoint(spec.layout.groups)
-    programs = "n_splits" if split else programs
+    programs = splits if split else programs
     programs += " * n_pieces" if spec.pieces and not by_column else ""
     if acc.place.slices and not acc.value.axes:
         return programs
-    return f"({'n_groups, ' if split else ''}{programs}, {'n_cols' if by_column else 1})"
+    return f"({f'{groups}, ' if split else ''}{programs}, {'n_cols' if by_column else 1})"
 
 
 def _final(host: Host, acc: Accumulator, guard: str, shapes: Shapes, programs: bool, split: bool = False) -> list[str]:

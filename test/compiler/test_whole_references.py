@@ -12,6 +12,14 @@ import pytest
 REPO = Path(__file__).parents[2]
 HEAD = "import torch\nimport torch.nn.functional as F\n\n"
 CASES = {
+    # The wrapper counts groups of rows too, beside the argument.
+    "counted_groups": """
+SHAPES = {"x": ("B", "T", "H"), "scale": ("B", 1, "H")}
+
+
+def counted_groups(x, scale, n_groups: float = 2.0):
+    return torch.tanh(x * n_groups) * x.square().mean(-1, keepdim=True) * (1 + scale)
+""",
     # The gradient of `scale` is a sum over rows inside of a where.
     "clamped_scale": """
 SHAPES = {"x": ("B", "T", "H", "D"), "scale": ("H",)}
