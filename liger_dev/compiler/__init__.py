@@ -4,8 +4,10 @@ import re
 import tempfile
 
 from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from liger_dev.compiler.absorb import absorb_sums
@@ -31,6 +33,7 @@ from liger_dev.compiler.reserved import refuse_taken
 from liger_dev.compiler.schedule import forward_launches
 from liger_dev.compiler.simplify import simplify
 from liger_dev.compiler.small_sizes import least_taken
+from liger_dev.compiler.thresholds import StillSorted
 from liger_dev.compiler.thresholds import find_thresholds
 from liger_dev.compiler.trace import axis_sizes
 from liger_dev.compiler.trace import load_function
@@ -79,16 +82,25 @@ def differentiated(reference: Reference, fn: Callable[..., Any], source: Path, n
     """The graph of outputs (called `names`, if there are any) and gradients, simplified and checked against the reference."""
     graph = Graph()
 
-    def lowered(absent: frozenset[str] = frozenset()) -> list[Output]:
+    def lowered(
+        absent: frozenset[str] = frozenset(), parts: Mapping[str, int] = MappingProxyType({}), searching: bool = False
+    ) -> list[Output]:
+        fresh = not graph.inputs
         try:
-            return find_thresholds(graph, lower(graph, trace(fn, reference, source, absent, ROWS), reference))
+            traced = trace(fn, reference, source, absent, ROWS, parts)
+            return find_thresholds(graph, lower(graph, traced, reference, searching))
         except Indivisible as refusal:
-            if refusal.axis not in axis_sizes(reference):
+            if refusal.axis not in axis_sizes(reference) or parts:
                 raise
+            parts = {refusal.axis: refusal.parts}
+        except StillSorted:
+            if searching:
+                raise
+            searching = True
+        if fresh:
             graph.inputs.clear()
             graph.names.clear()
-            traced = trace(fn, reference, source, absent, ROWS, {refusal.axis: refusal.parts})
-            return find_thresholds(graph, lower(graph, traced, reference))
+        return lowered(absent, parts, searching)
 
     graph.outputs[:] = lowered()
     named_outputs(graph, names)

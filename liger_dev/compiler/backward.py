@@ -68,12 +68,11 @@ class _Backward:
         self.loads = loads
         self.cols = cols
         self.owner: dict[Value, str] = {}
-        for (name, _), value in graph.gradients.items():
-            self.owner.setdefault(value, name)
         self.cuts: dict[Value, Slices] = {}
         self.added: set[Value] = set()
-        owners = dict.fromkeys(self.owner.values())
-        self.guards = {name: f"NEEDS_D{name.upper()}" if len(owners) > 1 else "" for name in owners}
+        owners = dict.fromkeys(graph.gradient_owners.values())
+        several = len(owners) > 1 or any(value.op == "const" for value in graph.gradients.values())
+        self.guards = {name: f"NEEDS_D{name.upper()}" if several else "" for name in owners}
 
     def launches(self) -> list[Launch]:
         tiles, sums, scattered = self.sorted_gradients()
@@ -105,8 +104,9 @@ class _Backward:
         stores: list[Store] = []
         sums: list[Value] = []
         scattered: list[Launch] = []
+        owners = self.graph.gradient_owners
         for (name, cut), value in self.graph.gradients.items():
-            if self.owner[value] != name or value.op == "const":
+            if value.op == "const" or owners[name] != name:
                 continue
             if any(piece.at for _, piece in cut):
                 if self.reduces(value):
@@ -116,7 +116,7 @@ class _Backward:
                 else:
                     scattered.append(self.scatter_launch(name, cut, value))
                 continue
-            terms = self.sum_terms(value)
+            terms = [self.own_sum(term, name, cut) for term in self.sum_terms(value)]
             if terms:
                 sums += terms
                 self.cuts |= dict.fromkeys(terms, cut)
@@ -190,6 +190,12 @@ class _Backward:
             apart = {t.attr("over") for t in (*left, *right)}
             return [*left, *right] if left and right and (len(apart) > 1 or set(apart.pop()) - value.axes) else []
         return []
+
+    def own_sum(self, term: Value, name: str, cut: Slices) -> Value:
+        """A sum that an input's gradient is made of; the same sum again, if it stands somewhere else already."""
+        if (self.owner.get(term, name), self.cuts.get(term, cut)) == (name, cut):
+            return term
+        return self.graph.make("sum", term.args[0], over=term.attr("over"), of=(name, cut))
 
     def layout(self, step: _Step) -> Layout:
         roots = [s.value for s in step.stores]
@@ -271,9 +277,8 @@ class _Backward:
         operand = value.args[0]
         if operand.op != "sum" or operand in self.loads or self.reductions(value):
             return value
-        whole = self.graph.make(
-            "sum", operand.args[0], over=tuple(sorted({*value.attr("over"), *operand.attr("over")}))
-        )
+        over = tuple(sorted({*value.attr("over"), *operand.attr("over")}))
+        whole = self.graph.make("sum", operand.args[0], **{**dict(value.attrs), "over": over})
         self.owner[whole], self.cuts[whole] = self.owner[value], self.cuts[value]
         if value in self.graph.names:
             self.graph.names.setdefault(whole, self.graph.names[value])

@@ -87,14 +87,9 @@ class Host:
     @property
     def owner(self) -> dict[str, str]:
         """For each input with a gradient, the input whose gradient variable it returns."""
-        first: dict[Value, str] = {}
-        owners: dict[str, str] = {}
-        for (name, _), value in self.graph.gradients.items():
-            if value.op != "const":
-                owners.setdefault(name, first.setdefault(value, name))
-            elif name in self.graph.zero_gradients:
-                owners[name] = name
-        return owners
+        owners, zero = self.graph.gradient_owners, self.graph.zero_gradients
+        names = dict.fromkeys(name for name, _ in self.graph.gradients)
+        return {name: owners.get(name, name) for name in names if name in owners or name in zero}
 
     @property
     def needs(self) -> dict[str, list[int]]:

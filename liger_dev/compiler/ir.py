@@ -281,6 +281,21 @@ class Graph:
         moving = {name for (name, _), value in self.gradients.items() if value.op != "const"}
         return [name for name in names if name not in moving]
 
+    @property
+    def gradient_owners(self) -> dict[str, str]:
+        """For each input with a gradient other than zero, the first one that has the same gradient at the same places:
+        one tensor serves them all. Tables share none, since each has rows of its own that are added to."""
+        parts: dict[str, list[tuple[Slices, Value]]] = {}
+        for (name, cut), value in self.gradients.items():
+            if value.op != "const":
+                parts.setdefault(name, []).append((cut, value))
+        first: dict[tuple[Dims, tuple[tuple[Slices, Value], ...]], str] = {}
+        owners = {}
+        for name, own in parts.items():
+            is_table = any(piece.at for cut, _ in own for _, piece in cut)
+            owners[name] = name if is_table else first.setdefault((self.dims_of(name), tuple(own)), name)
+        return owners
+
     def walk(self, roots: Iterable[Value], stop: Iterable[Value] = ()) -> list[Value]:
         """All values that `roots` need, arguments first; not below the values in `stop`."""
         seen: dict[Value, None] = {}

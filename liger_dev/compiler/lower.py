@@ -40,8 +40,9 @@ from liger_dev.records import Tensor
 ROWS: dict[str, Row] = {**POINTWISE, **REDUCTIONS, **SHAPES, **INDEXED}
 
 
-def lower(graph: Graph, traced: Traced, reference: Reference) -> list[Output]:
+def lower(graph: Graph, traced: Traced, reference: Reference, searching: bool = False) -> list[Output]:
     """Lowers an exported graph into `graph` and returns its outputs. Names are taken from the first one lowered.
+    `searching`: a row's largest elements are searched one by one.
 
     Raises:
         Unsupported: an operation has no row, or an axis is used in a way that is not expressible; the node, its line and
@@ -51,6 +52,7 @@ def lower(graph: Graph, traced: Traced, reference: Reference) -> list[Output]:
     first = not graph.inputs
     while True:
         state = _start(graph, traced, reference, parts)
+        state.searching = searching
         try:
             outputs = _lower_all(state, first)
         except SplitAxis as split:

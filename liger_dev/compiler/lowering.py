@@ -33,7 +33,7 @@ class Term:
 
 @dataclass
 class Lowering:
-    """The state of one walk over an exported graph."""
+    """The state of one walk over an exported graph. `searching`: a row's largest elements are searched one by one."""
 
     graph: Graph
     traced: Traced
@@ -43,6 +43,7 @@ class Lowering:
     hints: dict[str, int] = field(default_factory=dict)
     parts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     slicer: Any = None
+    searching: bool = False
     locals: dict[str, Term] = field(default_factory=dict)
     node: Any = None
 

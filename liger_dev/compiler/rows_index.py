@@ -90,11 +90,11 @@ def _nll_loss(
     axis, g = _class_axis(state, t), state.graph
     valid = state.name(g.make("ne", label.value, state.number(ignore)), "valid")
     g.picks[g.where(valid, label.value, g.const(0)), axis] = None
-    share = as_float(g, valid)
+    share, loss = as_float(g, valid), g.neg(pick(g, t.value, axis, label.value))
     if weight is not None:
-        share = g.mul(share, pick(g, state.term(weight).value, axis, label.value))
-    losses = g.mul(share, g.neg(pick(g, t.value, axis, label.value)))
-    return _weighted(state, losses, share, label.dims, reduction, [t])
+        own = pick(g, state.term(weight).value, axis, label.value)
+        share, loss = g.mul(share, own), g.mul(own, loss)
+    return _weighted(state, g.where(valid, loss, g.const(0.0)), share, label.dims, reduction, [t])
 
 
 def _cross_entropy(
@@ -113,22 +113,22 @@ def _cross_entropy(
     lse = state.name(g.make("logsumexp", t.value, over=(axis,)), "lse")
     valid = state.name(g.make("ne", label.value, state.number(ignore)), "valid")
     g.picks[g.where(valid, label.value, g.const(0)), axis] = None
-    kept = as_float(g, valid)
-    nll = g.sub(lse, state.name(pick(g, t.value, axis, label.value), "label_logit"))
-    share = kept
+    losses = g.sub(lse, state.name(pick(g, t.value, axis, label.value), "label_logit"))
+    share = as_float(g, valid)
     if weight is not None:
         w = state.term(weight).value
-        share = g.mul(kept, state.name(pick(g, w, axis, label.value), "label_weight"))
+        own = state.name(pick(g, w, axis, label.value), "label_weight")
+        share, losses = g.mul(share, own), g.mul(own, losses)
         spread = g.sum(g.mul(w, g.sub(lse, t.value)), [axis])
     else:
         spread = g.sum(g.sub(lse, t.value), [axis])
     epsilon = state.number(smoothing)
-    losses = g.mul(share, nll)
     if not (epsilon.op == "const" and epsilon.attr("value") == 0):
         used = g.make("where_weighted", epsilon, spread) if epsilon.op == "param" else spread
         uniform = g.div(g.mul(epsilon, used), g.size([axis]))
-        losses = g.add(g.mul(g.sub(g.const(1.0), epsilon), losses), g.mul(kept, uniform))
-    return _weighted(state, losses, share, label.dims, reduction, [t])
+        losses = g.add(g.mul(g.sub(g.const(1.0), epsilon), losses), uniform)
+    # Not a product with 0: where no row is valid the mean is no number, but torch's gradient is 0.
+    return _weighted(state, g.where(valid, losses, g.const(0.0)), share, label.dims, reduction, [t])
 
 
 def _soft_cross_entropy(state: Lowering, t: Term, target: Term, weight: Any, reduction: int, smoothing: Any) -> Term:
@@ -182,6 +182,15 @@ def _scatter(state: Lowering, x: Any, dim: int, index: Any, value: Any, **rest: 
     return result(state, state.graph.where(chosen, v.value, t.value), [t], t.dims)
 
 
+def _index_put(state: Lowering, x: Any, indices: Any, value: Any, accumulate: bool = False) -> Term:
+    """`x[mask] = number`."""
+    t, v = state.term(x), state.term(value)
+    found = state.term(indices[0]) if len(indices) == 1 and indices[0] is not None else None
+    if found is None or found.value.dtype != "bool" or accumulate or any(v.dims):
+        raise state.refuse("it writes at indices", "write it with torch.where, or a mask and one number")
+    return result(state, state.graph.where(found.value, v.value, t.value), [t], broadcast(state, [t, found]))
+
+
 def looked_up(state: Lowering, table: Term, index: Any, skip: int = -1) -> Term:
     """The rows of a table that an input counts."""
     i, value = state.term(index), table.value
@@ -221,6 +230,7 @@ INDEXED: dict[str, Row] = {
     "aten.one_hot.default": _one_hot,
     "aten.scatter.value": _scatter,
     "aten.scatter.src": _scatter,
+    "aten.index_put.default": _index_put,
     "aten.nll_loss.default": _nll_loss,
     "aten.nll_loss_nd.default": _nll_loss,
     "aten.cross_entropy_loss.default": _cross_entropy,

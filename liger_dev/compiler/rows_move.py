@@ -65,7 +65,8 @@ def _constant_pad(state: Lowering, x: Any, pad: Any, value: Any = 0.0) -> Term:
             continue
         position, axis = axis_at(state, t, -1 - i)
         into = state.longer_axis(axis, before + after)
-        t = replaced(t, position, into, shifted(g, t.value, axis, into, -before, state.number(value or 0.0)))
+        fill = {"int": int, "bool": bool}.get(t.value.dtype, float)(value or 0)  # torch keeps all of them as floats
+        t = replaced(t, position, into, shifted(g, t.value, axis, into, -before, state.number(fill)))
     return result(state, t.value, [t], t.dims)
 
 

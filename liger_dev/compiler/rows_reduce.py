@@ -5,6 +5,7 @@ from typing import Any
 
 from liger_dev.compiler.ir import Dims
 from liger_dev.compiler.ir import Graph
+from liger_dev.compiler.ir import Slice
 from liger_dev.compiler.ir import Value
 from liger_dev.compiler.lowering import Lowering
 from liger_dev.compiler.lowering import Row
@@ -16,6 +17,8 @@ from liger_dev.compiler.lowering import result
 from liger_dev.compiler.lowering import truth
 
 Axes = frozenset[str]
+# So many of a row's largest elements are searched, each after those before it.
+_SEARCHED = 4
 
 
 def over_dims(t: Term, dim: Any, keepdim: bool) -> tuple[Axes, Dims]:
@@ -116,9 +119,18 @@ def _stable_sort(state: Lowering, x: Any, stable: Any = None, dim: int = -1, des
 
 
 def _several(state: Lowering, x: Any, k: int, dim: int, largest: bool) -> tuple[Term, None]:
-    """The k largest elements, as positions of the sorted row."""
+    """The k largest elements, as positions of the sorted row; or searched one by one, where that is what is left."""
     t, g = state.term(x), state.graph
     axis, position = _one_axis(state, t, dim), dim % len(t.dims)
+    if state.searching and k <= _SEARCHED and axis in t.value.axes:
+        operand = as_float(g, t.value if largest else g.neg(t.value))
+        found = [g.make("kth_largest", operand, over=(axis,), k=i) for i in range(1, k + 1)]
+        rows = (*t.dims[:position], *t.dims[position + 1 :])
+        into = state.new_axis(f"top_{k}", k, str(k))
+        values = (value if largest else g.neg(value) for value in found)
+        slices = tuple(Slice((), i) for i in range(k))
+        joined = g.make("cat", *values, dtype="float", into=(into,), slices=slices)
+        return _part(state, 0, joined, t, (*rows[:position], (into,), *rows[position:])), None
     own = state.new_axis(f"top_{k}", k, str(k))
     index = g.make("index", axes=frozenset({own}), dtype="int", axis=own)
     chosen = g.make("eq", g.make("index", axes=frozenset({axis}), dtype="int", axis=axis), index)

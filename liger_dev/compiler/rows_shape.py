@@ -87,6 +87,7 @@ def _is_static(state: Lowering, size: int) -> bool:
 def _slice(state: Lowering, x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Term:
     t = state.term(x)
     position = dim % len(t.dims)
+    start, end = (_from_end(x.meta["val"].shape[position], border) for border in (start, end))
     extent = state.extent(t.dims[position])
     low = _bound(state, start, 0, extent)
     high = _bound(state, end, extent, extent)
@@ -95,6 +96,32 @@ def _slice(state: Lowering, x: Any, dim: int = 0, start: Any = None, end: Any = 
     if step == 1 and len(t.dims[position]) == 1 and all(n is None or isinstance(n, int) for n in (start, end)):
         return _counted(state, t, position, start or 0, end, low, high)
     return _sliced(state, t, position, low, -(-(high - low) // step), step)
+
+
+def _from_end(size: Any, border: Any) -> Any:
+    """`x.shape[-1] - 1` as the border -1; other borders as they are."""
+    if not isinstance(border, torch.fx.Node) or isinstance(size, int):
+        return border
+    number = _fixed_number(border.meta["val"] - size)
+    return border if number is None or number >= 0 else number
+
+
+def _fixed_number(size: Any) -> int | None:
+    """A difference of sizes that is the same number whatever they are."""
+    if isinstance(size, int):
+        return size
+    return int(size.node.expr) if size.node.expr.is_number else None
+
+
+def _narrow(state: Lowering, x: Any, dim: int, start: Any, length: Any) -> Term:
+    if isinstance(start, int) and isinstance(length, int):
+        return _slice(state, x, dim, start, start + length)
+    low, size = (n if isinstance(n, int) else n.meta["val"] for n in (start, length))
+    t = state.term(x)
+    rest = _fixed_number(x.meta["val"].shape[dim] - low - size)
+    if isinstance(start, int) and rest is not None:
+        return _slice(state, x, dim, start, -rest if rest else None)
+    return _sliced(state, t, dim % len(t.dims), hint(low), hint(size), 1)
 
 
 def _counted(state: Lowering, t: Term, position: int, start: int, end: int | None, low: int, high: int) -> Term:
@@ -414,7 +441,7 @@ SHAPES: dict[str, Row] = {
     "aten.flatten.using_ints": _reshape,
     "aten.unflatten.int": _reshape,
     "aten.slice.Tensor": _slice,
-    "aten.narrow.default": lambda state, x, dim, start, length: _slice(state, x, dim, start, start + length),
+    "aten.narrow.default": _narrow,
     "aten.select.int": _select,
     "aten.split.Tensor": _split,
     "aten.split_with_sizes.default": _split,

@@ -20,11 +20,15 @@ _SCALES = (0.1, 1.0, 3.0)
 _LARGEST_K = 16
 
 
+class StillSorted(Unsupported):
+    """A row would have to be sorted, unless its largest elements are searched one by one."""
+
+
 def find_thresholds(graph: Graph, outputs: list[Output]) -> list[Output]:
     """The outputs, with what they read off sorted rows replaced.
 
     Raises:
-        Unsupported: it is none of these numbers.
+        StillSorted: it is none of these numbers.
     """
     done: dict[Value, Value] = {}
     found = [Output(o.name, _found(graph, o.value, done), o.dims, o.dtype_of) for o in outputs]
@@ -33,7 +37,7 @@ def find_thresholds(graph: Graph, outputs: list[Output]) -> list[Output]:
             graph.names.setdefault(new, graph.names.pop(old))
     for value in graph.walk(o.value for o in found):
         if value.op == "sort":
-            raise Unsupported("a sorted row is used for more than a threshold", graph.line_of(value))
+            raise StillSorted("a sorted row is used for more than a threshold", graph.line_of(value))
     return found
 
 

@@ -350,6 +350,75 @@ SHAPES = {"x": ("B", "T", "H")}
 def products(x):
     return torch.prod(torch.relu(x + 1), dim=1)
 """,
+    # One gradient, in places that are not the same: parts of inputs, other orders of axes, rows of tables.
+    "shared_gradients": """
+SHAPES = {"x": ("B", "T", "D"), "y": ("B", "T", "D/2"), "z": ("T", "B", "D/2"), "b": ("D",), "c": ("D/2",)}
+
+
+def shared_gradients(x, y, z, b, c):
+    half = y.shape[-1]
+    return torch.tanh(x[..., :half] + y + z.transpose(0, 1) + b[:half] + b[half:] + c)
+""",
+    "shared_rows": """
+SHAPES = {"word": ("B", "T"), "kind": ("B", "T"), "words": ("V", "H"), "kinds": ("K", "H"), "x": ("B", "T", "H")}
+DTYPES = {"word": "int", "kind": "int"}
+RANGES = {"word": "V", "kind": "K"}
+
+
+def shared_rows(word, kind, words, kinds, x):
+    return words[word] + kinds[kind] + x
+""",
+    # Where no label is valid the loss is no number, and its gradient 0.
+    "ignored_labels": """
+SHAPES = {"logits": ("N", "V"), "labels": ("N",), "weight": ("V",)}
+DTYPES = {"labels": "int"}
+RANGES = {"labels": "V"}
+
+
+def ignored_labels(logits, labels, weight, ignore_index: int = 0):
+    return F.cross_entropy(logits, labels, weight=weight, ignore_index=ignore_index, label_smoothing=0.1)
+""",
+    # What the labels are padded with is an argument.
+    "next_labels": """
+SHAPES = {"logits": ("B", "T", "V"), "labels": ("B", "T")}
+DTYPES = {"labels": "int"}
+RANGES = {"labels": "V"}
+
+
+def next_labels(logits, labels, ignore_index: int = -100):
+    following = F.pad(labels, (0, 1), value=ignore_index)[..., 1:].contiguous()
+    return F.cross_entropy(logits.float().view(-1, logits.size(-1)), following.view(-1), ignore_index=ignore_index)
+""",
+    # Borders that are a size and a number.
+    "all_but_one": """
+SHAPES = {"x": ("B", "T", "H")}
+
+
+def all_but_one(x):
+    rest = x.narrow(1, 0, x.size(1) - 1)
+    return torch.cumsum(torch.cat((torch.zeros_like(x[:, :1]), rest), 1), 1) * x + x[:, x.shape[1] - 1 :]
+""",
+    "written_mask": """
+SHAPES = {"x": ("B", "T"), "labels": ("B", "T"), "table": ("B", "T", "V")}
+DTYPES = {"labels": "int"}
+RANGES = {"labels": "V"}
+
+
+def written_mask(x, labels, table, pad: int = 1):
+    labels = labels.clone()
+    kept = labels != pad
+    labels[labels == pad] = 0
+    return table.gather(-1, labels[..., None]).squeeze(-1) * kept * x
+""",
+    # More is read off the largest elements than a threshold.
+    "two_largest": """
+SHAPES = {"x": ("N", "E")}
+
+
+def two_largest(x):
+    first, second = x.softmax(-1).topk(2, dim=-1).values.unbind(-1)
+    return first / (first + second), second * 2
+""",
 }
 SCRIPT = """
 import json, os, sys, tempfile
