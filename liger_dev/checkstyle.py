@@ -12,6 +12,8 @@ from typing import Any
 from liger_dev.errors import BadInput
 
 _SECONDS = 60
+# A reference is somebody's own text, kept to the letter: an unused import or a variable called l is no fault of a kernel.
+_REFERENCES = 'lint.extend-per-file-ignores = {"kernels/reference/*" = ["E", "F"]}'
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,8 @@ def _ruff(
     # A copy holds a part of the workspace: without the root, a package that was not copied would count as third-party
     # and its imports would be sorted into another section than in the workspace.
     local = json.dumps([str(copy), str(root), str(root / "src")])
-    argv = [sys.executable, "-m", "ruff", command, "--no-cache", "--quiet", "--config", f"src = {local}"]
+    config = ["--config", f"src = {local}", "--config", _REFERENCES]
+    argv = [sys.executable, "-m", "ruff", command, "--no-cache", "--quiet", *config]
     done = subprocess.run([*argv, *options, *paths], cwd=copy, capture_output=True, text=True, timeout=_SECONDS)
     # Ruff answers 0 (clean), 1 (findings) or 2 (it could not work); a file that does not parse is 2 for the formatter
     # and an ordinary finding for the linter.

@@ -55,3 +55,13 @@ def test_a_test_file_is_formatted_but_loses_no_statement(center: Path):
     assert "import json" in text
     assert "x = 1" in text
     assert not style.passed
+
+
+def test_a_reference_is_formatted_and_may_have_a_style_of_its_own(center: Path):
+    reference = "kernels/reference/center.py"
+    _append(center, reference, "\nfrom typing import Optional\n\n\ndef same(l):\n    return  l == None\n")
+    style = checkstyle(center, center, [reference], [reference])
+    assert style.passed
+    assert "from typing import Optional" in (center / reference).read_text()
+    _append(center, reference, "\ndef broken(:\n")
+    assert not checkstyle(center, center, [reference], [reference]).passed
