@@ -120,13 +120,24 @@ def _entry(text: str, entry: str | None, shown: str, name: str) -> str:
         raise BadInput("the file defines no public function or class", shown, "define the operation as a function")
     if "get_inputs" in names and "Model" in names:
         return "Model"  # KernelBench's convention
-    if len(public) == 1 or name in public:
-        return name if name in public else public[0]
+    alike = [own for own in public if own.lower() == name.replace("_", "").lower()]
+    for likely in ([name] if name in public else [], alike, public, _unused(tree, public)):
+        if len(likely) == 1:
+            return likely[0]
     raise BadInput(
         "the file defines several functions and classes",
         shown,
         f"name one: {'-' if shown == 'standard input' else shown}:NAME, of {_listing(public)}",
     )
+
+
+def _unused(tree: ast.Module, names: list[str]) -> list[str]:
+    """The definitions that no other definition uses: a module's configuration and a function's helpers are used."""
+    used: set[str] = set()
+    for definition in tree.body:
+        if isinstance(definition, ast.FunctionDef | ast.ClassDef):
+            used |= {n.id for n in ast.walk(definition) if isinstance(n, ast.Name)} - {definition.name}
+    return [name for name in names if name not in used]
 
 
 def _listing(names: list[str]) -> str:

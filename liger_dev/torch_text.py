@@ -355,8 +355,18 @@ class _Printer:
         texts = [f"{name}={self.operand(value, 0)}" for name, value in given.items() if value is not None]
         return f"F.instance_norm({', '.join([self.operand(x, 0), *texts, f'eps={self.operand(eps, 0)}'])})", ATOM
 
+    def batch_norm(self, node: Node) -> tuple[str, int]:
+        x, weight, bias, mean, var, training, _, eps, *_ = node.args
+        if training and (mean is not None or var is not None):
+            raise _unsupported(node, "aten.batch_norm updates running statistics")
+        statistics = [self.operand(value, 0) for value in (x, mean, var)]
+        given = {"weight": weight, "bias": bias, "training": training or None, "eps": eps}
+        texts = [f"{name}={self.operand(value, 0)}" for name, value in given.items() if value is not None]
+        return f"F.batch_norm({', '.join([*statistics, *texts])})", ATOM
+
 
 _SPECIAL = {
+    "batch_norm": _Printer.batch_norm,
     "rms_norm": _Printer.rms_norm,
     "instance_norm": _Printer.instance_norm,
     "to": _Printer.cast,

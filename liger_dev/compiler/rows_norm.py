@@ -139,6 +139,29 @@ def _instance_norm(
     return _normalised(state, t, frozenset(axes_of(t.dims[2:])), weight, bias, eps)
 
 
+def _batch_norm(
+    state: Lowering,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    mean: Any,
+    var: Any,
+    training: bool,
+    momentum: float,
+    eps: Any,
+    *_: Any,
+) -> Term:
+    """With the statistics that it is given, or without any of its own: those of all samples, a channel."""
+    t, g = state.term(x), state.graph
+    if training and (mean is not None or var is not None):
+        raise state.refuse("it updates running statistics", "give it training=False, or no statistics")
+    if training:
+        return _normalised(state, t, frozenset(axes_of((*t.dims[:1], *t.dims[2:]))), weight, bias, eps)
+    value = g.sub(t.value, state.term(mean).value)
+    value = g.mul(value, state.name(g.make("rsqrt", g.add(state.term(var).value, state.number(eps))), "rstd"))
+    return result(state, affine(state, value, [t], weight, bias), [t], t.dims)
+
+
 NORMS: dict[str, Row] = {
     "aten.linalg_vector_norm.default": _vector_norm,
     "aten.linalg_norm.default": _linalg_norm,
@@ -148,4 +171,5 @@ NORMS: dict[str, Row] = {
     "aten.pairwise_distance.default": _pairwise_distance,
     "aten.group_norm.default": _group_norm,
     "aten.instance_norm.default": _instance_norm,
+    "aten.batch_norm.default": _batch_norm,
 }

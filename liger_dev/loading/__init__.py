@@ -16,6 +16,7 @@ from liger_dev.errors import BadInput
 from liger_dev.loading.benchmark_file import benchmark_operation
 from liger_dev.loading.benchmark_file import is_benchmark
 from liger_dev.loading.choices import with_choices
+from liger_dev.loading.epsilon import with_epsilon
 from liger_dev.loading.expression import expression_text
 from liger_dev.loading.frozen import detached
 from liger_dev.loading.frozen import detached_text
@@ -77,6 +78,7 @@ def is_printed(source: Source, reference: Reference) -> bool:
 
 def _from_file(name: str, source: Source, folder: Path, said: tuple[str, ...]) -> Reference:
     place = Place(source.origin, folder / f"source_{name}.py")
+    source = replace(source, text=with_epsilon(source.text))
     constants = read_constants(source.text, source.origin)
     with users_code("the file fails", place):
         module = import_file(source.text, place.path)
@@ -85,7 +87,7 @@ def _from_file(name: str, source: Source, folder: Path, said: tuple[str, ...]) -
     if isinstance(entry, type):
         return _from_class(name, entry, replace(source, shapes=shapes), place, folder, module)
     _refuse_part(source)
-    arguments = read_signature(entry, source.init, place.shown)
+    arguments = read_signature(entry, source.init, place.shown, shapes)
     operation = _with_dtypes(_function_operation(entry, arguments, place, {}), constants, shapes)
     operation = give_shapes(operation, shapes)
     operation = with_choices(operation, source.text, source.entry, constants.static)

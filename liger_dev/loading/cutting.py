@@ -49,7 +49,9 @@ class Part:
 
 
 def holds_layers(module: torch.nn.Module) -> bool:
-    """Whether a module holds layers that multiply matrices, look rows up, or convolve."""
+    """Whether a module holds layers that multiply matrices, look rows up, or convolve; one that is a table holds none."""
+    if isinstance(module, torch.nn.Embedding):
+        return False
     layers = (torch.nn.Linear, torch.nn.Bilinear, torch.nn.Embedding, torch.nn.modules.conv._ConvNd)
     return any(isinstance(inner, layers) or type(inner).__name__ == "Conv1D" for inner in module.modules())
 

@@ -33,7 +33,7 @@ def _refuses(operation: Operation, names: list[str]) -> bool:
     return False
 
 
-def detached(operation: Operation, names: tuple[str, ...]) -> Operation:
+def detached(operation: Operation, names: tuple[str, ...], why: str = "torch has no gradient for") -> Operation:
     """The operation with these tensors detached before it sees them."""
     if not names:
         return operation
@@ -42,7 +42,7 @@ def detached(operation: Operation, names: tuple[str, ...]) -> Operation:
         bound = operation.bind(scalars)
         return lambda tensors: bound({name: _detach(x) if name in names else x for name, x in tensors.items()})
 
-    note = f"torch has no gradient for {', '.join(names)}"
+    note = f"{why} {', '.join(names)}"
     return replace(operation, bind=bind, assumptions=(*operation.assumptions, note))
 
 

@@ -20,6 +20,7 @@ from liger_dev.loading.configurations import split_fields
 from liger_dev.loading.configurations import takes_configuration
 from liger_dev.loading.cutting import cut
 from liger_dev.loading.cutting import holds_layers
+from liger_dev.loading.frozen import detached
 from liger_dev.loading.operation import Bound
 from liger_dev.loading.operation import Operation
 from liger_dev.loading.operation import Place
@@ -110,13 +111,14 @@ def unshaped_operation(built: Built, taken: Arguments, place: Place) -> tuple[Op
     """The forward of a module without shapes for its inputs, and the sizes of its parameters.
 
     Raises:
-        BadInput: the module holds a buffer, or forward needs an argument that is no tensor.
+        BadInput: the module holds a buffer of whole numbers, or forward needs an argument that is no tensor.
     """
     module, kind, kwargs = built.module, built.kind, built.kwargs
-    held = [path for path, buffer in module.named_buffers() if buffer.ndim]
-    if held:
+    buffers = {path: buffer for path, buffer in module.named_buffers() if buffer.ndim}
+    whole = next((path for path, buffer in buffers.items() if not buffer.is_floating_point()), "")
+    if whole:
         raise BadInput(
-            f"the module holds the buffer '{held[0]}', which is no parameter",
+            f"the module holds the buffer '{whole}' of {buffers[whole].dtype}",
             place.shown,
             "write the operation as a function that takes it as an argument",
         )
@@ -128,8 +130,8 @@ def unshaped_operation(built: Built, taken: Arguments, place: Place) -> tuple[Op
             "give it a default value",
         )
     inputs = {public_name(tensor.name): tensor.name for tensor in taken.tensors}
-    parameters = {_parameter_name(path, inputs): path for path, _ in module.named_parameters()}
-    values = dict(module.named_parameters())
+    values = {**dict(module.named_parameters()), **buffers}
+    parameters = {_parameter_name(path, inputs): path for path in values}
 
     own = [scalar for scalar in taken.scalars if scalar.name not in kwargs]
     constants = taken.constants | {scalar.name: scalar.default for scalar in own}
@@ -141,10 +143,14 @@ def unshaped_operation(built: Built, taken: Arguments, place: Place) -> tuple[Op
         return functools.partial(_call, bound, inputs, parameters, others)
 
     tensors = [Tensor(name, (), tensor.dtype) for name, tensor in zip(inputs, taken.tensors, strict=True)]
-    tensors += [Tensor(name, (), init=_init_of(values[path])) for name, path in parameters.items()]
+    tensors += [
+        Tensor(name, (), init="" if path in buffers else _init_of(values[path])) for name, path in parameters.items()
+    ]
     scalars = tuple(Scalar(name, "float", value) for name, value in kwargs.items() if isinstance(value, float))
     said = (*built.assumptions, *taken.assumptions)
     operation = Operation(bind, tuple(tensors), (*scalars, *own), place, assumptions=said)
+    held = tuple(name for name, path in parameters.items() if path in buffers)
+    operation = detached(operation, held, "in evaluation mode, an input without gradient for each buffer:")
     return operation, {name: tuple(values[path].shape) for name, path in parameters.items()}
 
 

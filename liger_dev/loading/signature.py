@@ -5,6 +5,7 @@ import inspect
 import re
 
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,8 @@ from liger_dev.records import Tensor
 ONES = frozenset("weight gamma scale w g".split())
 ZEROS = frozenset("bias beta b".split())
 
+# Names of tensors that can't be anything but indices; a plain annotation does not tell.
+_INDICES = re.compile(r"(^|_)(ids|idx|indices)$")
 _WORD = re.compile(r"\w+")
 _TENSORS = {"Tensor": "float", "FloatTensor": "float", "LongTensor": "int", "IntTensor": "int", "BoolTensor": "bool"}
 _TYPES = {"float": float, "int": int, "bool": bool, "str": str}
@@ -31,8 +34,8 @@ class Arguments:
     assumptions: tuple[str, ...] = ()
 
 
-def read_signature(fn: Callable[..., Any], init: dict[str, Any], shown: str) -> Arguments:
-    """Sorts the arguments of `fn`; `init` gives values to arguments that are no tensors.
+def read_signature(fn: Callable[..., Any], init: dict[str, Any], shown: str, shaped: Collection[str] = ()) -> Arguments:
+    """Sorts the arguments of `fn`; `init` gives values to arguments that are no tensors, those in `shaped` are tensors.
 
     Raises:
         BadInput: there is no tensor argument, or an argument's role can't be told.
@@ -48,7 +51,7 @@ def read_signature(fn: Callable[..., Any], init: dict[str, Any], shown: str) -> 
     scalars: list[Scalar] = []
     constants: dict[str, Any] = {}
     for parameter in parameters:
-        role = _role(parameter, init, shown)
+        role = _role(parameter, init, shown, shaped)
         if isinstance(role, Tensor):
             tensors.append(role)
         elif isinstance(role, Scalar):
@@ -93,7 +96,9 @@ def _documented(given: ast.arguments) -> Iterator[inspect.Parameter]:
         yield inspect.Parameter(argument.arg, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=value)
 
 
-def _role(parameter: inspect.Parameter, init: dict[str, Any], shown: str) -> Tensor | Scalar | None:
+def _role(
+    parameter: inspect.Parameter, init: dict[str, Any], shown: str, shaped: Collection[str]
+) -> Tensor | Scalar | None:
     name, default, annotation = parameter.name, parameter.default, _annotation(parameter)
     words = set(_WORD.findall(annotation))
     required = default is parameter.empty
@@ -105,9 +110,11 @@ def _role(parameter: inspect.Parameter, init: dict[str, Any], shown: str) -> Ten
         kind = type(init[name]).__name__
         return Scalar(name, kind, init[name]) if kind in _TYPES else None
     dtype = next((dtype for kind, dtype in _TENSORS.items() if kind in words), "")
-    if dtype or (not annotation and (required or _optional_tensor(name, default))):
+    if dtype or (not annotation and (required or _optional_tensor(name, default, shaped))):
         if required or default is None:
-            return Tensor(name, (), dtype or "float", optional=default is None)
+            counts = dtype in ("", "float") and _INDICES.search(name)
+            optional = default is None and (bool(dtype) or name not in shaped or _optional_tensor(name, default, ()))
+            return Tensor(name, (), "int" if counts else dtype or "float", optional=optional)
     listed = literals(annotation)
     if listed and (required or default in listed):
         usual = None if required else default
@@ -133,8 +140,8 @@ def literals(annotation: str) -> tuple[Any, ...]:
     return values if len({type(value) for value in values}) == 1 and type(values[0]).__name__ in _TYPES else ()
 
 
-def _optional_tensor(name: str, default: Any) -> bool:
-    return default is None and name in ONES | ZEROS | {"residual"}
+def _optional_tensor(name: str, default: Any, shaped: Collection[str]) -> bool:
+    return default is None and (name in ONES | ZEROS | {"residual"} or name in shaped)
 
 
 def _annotation(parameter: inspect.Parameter) -> str:

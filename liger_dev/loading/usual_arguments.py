@@ -5,7 +5,9 @@ import re
 
 from collections.abc import Iterable
 
-_WIDTHS = re.compile(r"(^|_)(dims?|sizes?|features|channels|width|hidden|embd|model|shape|inner|d)(_|$)")
+_WIDTHS = re.compile(
+    r"(^|_)(dims?|sizes?|features|channels|width|hidden|embd|model|shape|inner|d|embeddings|vocab)(_|$)"
+)
 _COUNTS = re.compile(r"(^|_)(groups?|heads?|ngroups|nheads)(_|$)")
 _FIRST_WIDTH, _COUNT = 64, 4
 

@@ -17,10 +17,15 @@ LABELS = frozenset("target targets label labels shift_labels".split())
 
 def usual_tensors(tensors: list[Tensor]) -> Iterator[list[Tensor]]:
     """The tensors with shapes, and labels as indices: several combinations."""
-    found = [[replace(tensor, shape=shapes[tensor.name]) for tensor in tensors] for shapes in _shapes(tensors)]
+    found = [[_shaped(tensor, shapes[tensor.name]) for tensor in tensors] for shapes in _shapes(tensors)]
     if any(tensor.name in LABELS for tensor in tensors) and tensors[0].name not in LABELS:
         yield from (_with_labels(given) for given in found)
     yield from found
+
+
+def _shaped(tensor: Tensor, shape: Shape) -> Tensor:
+    """A tensor with a usual shape; whole numbers are one a row."""
+    return replace(tensor, shape=shape[:-1] if tensor.dtype == "int" and shape == ROWS else shape)
 
 
 def as_indices(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

@@ -306,6 +306,40 @@ def test_optional_tensors_are_left_out_but_for_parameters(file):
     assert [tensor.name for tensor in file(body, shapes={"mask": "B,T,H"}).tensors] == ["x", "mask"]
 
 
+def test_buffers_are_inputs_without_gradient(file, tmp_path):
+    reference = file("class M(nn.BatchNorm1d):\n    pass\n", init=["num_features=6"], shapes={"x": "B,C,L"})
+    assert [t.name for t in reference.tensors] == ["x", "weight", "bias", "running_mean", "running_var"]
+    x, mean, var = torch.randn(2, 6, 3), torch.randn(6, requires_grad=True), torch.rand(6) + 0.5
+    y = function(reference, tmp_path)(x, torch.ones(6), torch.zeros(6), mean, var)
+    torch.testing.assert_close(y, F.batch_norm(x, mean.detach(), var))
+    assert not y.requires_grad
+    assert any("evaluation mode" in said for said in reference.assumptions)
+
+
+def test_rms_norm_without_eps_takes_that_of_float32(file, tmp_path):
+    reference = file("SHAPES = {'x': ('B', 'H')}\n\n\ndef f(x):\n    return F.rms_norm(x, (x.shape[-1],))\n")
+    assert "F.rms_norm(x, (x.shape[-1],), eps=torch.finfo(torch.float32).eps)" in reference.text
+    given = file("SHAPES = {'x': ('B', 'H')}\n\n\ndef f(x):\n    return F.rms_norm(x, (x.shape[-1],), None, 1e-5)\n")
+    assert "finfo" not in given.text
+
+
+def test_an_unannotated_argument_with_a_shape_is_a_tensor(file):
+    shapes = "SHAPES = {'x': ('B', 'H'), 'gate': ('B', 'H')}\n\n\n"
+    reference = file(shapes + "def f(x, gate=None):\n    return x if gate is None else x * torch.sigmoid(gate)\n")
+    assert [(t.name, t.optional) for t in reference.tensors] == [("x", False), ("gate", False)]
+
+
+def test_ids_are_whole_numbers(file):
+    reference = file(
+        "class Words(nn.Embedding):\n    def forward(self, input_ids):\n        return super().forward(input_ids) * 2.0\n",
+        init=["num_embeddings=9", "embedding_dim=6"],
+    )
+    assert [(t.name, t.shape, t.dtype) for t in reference.tensors] == [
+        ("input_ids", ("B", "T"), "int"),
+        ("weight", ("K", "H"), "float"),
+    ]
+
+
 def test_buffer_of_one_number_is_a_constant(file, tmp_path):
     body = (
         "class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
@@ -357,7 +391,7 @@ def refused(read, kind=BadInput):
         ("SHAPES = {'x': ('B', '2*D')}\n\n\ndef f(x):\n    return x\n", "SHAPES gives x the axis '2*D'", "user.py:6"),
         ("class Thing:\n    pass\n", "Thing is a class, but no torch.nn.Module", "user.py"),
         ("class M(nn.Module):\n    def __init__(self, rate):\n        super().__init__()\n        self.rate = rate\n\n    def forward(self, x):\n        return x * self.rate\n", "the module's __init__ needs 'rate'", "user.py"),
-        ("class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.register_buffer('table', torch.ones(3))\n\n    def forward(self, x):\n        return x\n", "the module holds the buffer 'table', which is no parameter", "user.py"),
+        ("class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.register_buffer('table', torch.arange(3))\n\n    def forward(self, x):\n        return x\n", "the module holds the buffer 'table' of torch.int64", "user.py"),
         ("class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n        raise RuntimeError('no room')\n\n    def forward(self, x):\n        return x\n", "the module can't be built: RuntimeError: no room", "user.py:9"),
     ],
 )  # fmt: skip

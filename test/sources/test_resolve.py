@@ -248,3 +248,19 @@ def test_a_page_of_words_is_a_source_only_where_an_agent_may_be_asked(tmp_path):
             resolve("op", source, **options)
     options["read_url"] = lambda address: "def op(x):\n    return x\n"
     assert resolve("op", "https://example.com/op.py", words=True, **options).kind == "function"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "entry"),
+    [
+        ("def half(x):\n    return x / 2\n\n\ndef gate(x):\n    return half(x) * x\n", "op", "gate"),
+        (
+            "class Config:\n    dim = 4\n\n\nclass Norm:\n    def __init__(self, config: Config):\n        pass\n",
+            "op",
+            "Norm",
+        ),
+        ("class RMSNorm:\n    pass\n\n\nclass LayerNorm:\n    pass\n", "rms_norm", "RMSNorm"),
+    ],
+)
+def test_of_several_definitions_the_one_that_can_be_meant(folder, text, name, entry):
+    assert piped(text, folder, name=name).entry == entry
