@@ -3,15 +3,16 @@ gradients use the composite's result and not its inside."""
 
 import math
 
+from dataclasses import replace
+
 from liger_dev.compiler.ir import Graph
-from liger_dev.compiler.ir import Output
 from liger_dev.compiler.ir import Value
 
 
 def expand(graph: Graph) -> None:
     """Rewrites outputs and gradients in place; names move to what replaces the value they were on."""
     done: dict[Value, Value] = {}
-    outputs = [Output(o.name, _expand(graph, o.value, done), o.dims, o.dtype_of) for o in graph.outputs]
+    outputs = [replace(output, value=_expand(graph, output.value, done)) for output in graph.outputs]
     gradients = {name: _expand(graph, value, done) for name, value in graph.gradients.items()}
     for old, new in done.items():
         if old is not new and old in graph.names:

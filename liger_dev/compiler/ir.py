@@ -87,12 +87,14 @@ class Input:
 
 @dataclass(frozen=True)
 class Output:
-    """A result: `dtype_of` names the inputs whose promotion is its dtype; empty means float32."""
+    """A result: `dtype_of` names the inputs whose promotion is its dtype; empty means float32. One that is `cast_down`
+    has a cast of the reference's as its last step: autograd keeps what was before it."""
 
     name: str
     value: Value
     dims: Dims
     dtype_of: tuple[str, ...]
+    cast_down: bool = False
 
 
 @dataclass

@@ -254,15 +254,17 @@ def _outputs(state: Lowering, results: list[Any]) -> list[Output]:
             name = "result" if len(results) == 1 else f"result_{i}"
         low = node.meta["val"].dtype == torch.bfloat16
         value = term.value
-        if value.op == "round" and set(value.attr("like")) == term.dtype_of and len(node.users) == 1:
+        cast_down = value.op == "round" and set(value.attr("like")) == term.dtype_of and len(node.users) == 1
+        if cast_down:
             value = value.args[0]  # the store rounds
-        order = [tensor.name for tensor in state.reference.tensors]
         state.name(value, name)
         if value is not term.value and state.graph.names.get(term.value) == name:
             state.graph.names[value] = state.graph.names.pop(term.value)
         for local in [v for v, own in state.graph.names.items() if own == f"d{name}"]:
             state.graph.names[local] = f"d{name}_value"
-        outputs.append(Output(name, value, term.dims, tuple(sorted(term.dtype_of, key=order.index)) if low else ()))
+        order = [tensor.name for tensor in state.reference.tensors]
+        dtype_of = tuple(sorted(term.dtype_of, key=order.index)) if low else ()
+        outputs.append(Output(name, value, term.dims, dtype_of, cast_down))
     return outputs
 
 

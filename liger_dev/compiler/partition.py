@@ -3,9 +3,9 @@
 from collections.abc import Collection
 from collections.abc import Iterable
 from dataclasses import dataclass
+from dataclasses import replace
 
 from liger_dev.compiler.ir import Graph
-from liger_dev.compiler.ir import Output
 from liger_dev.compiler.ir import Value
 from liger_dev.compiler.layout import REDUCTIONS
 from liger_dev.compiler.layout import SCANS
@@ -110,9 +110,7 @@ def _columns(graph: Graph) -> frozenset[str]:
 
 def _split(graph: Graph, cols: frozenset[str]) -> None:
     done: dict[Value, Value] = {}
-    graph.outputs[:] = [
-        Output(o.name, split_reductions(graph, o.value, cols, done), o.dims, o.dtype_of) for o in graph.outputs
-    ]
+    graph.outputs[:] = [replace(o, value=split_reductions(graph, o.value, cols, done)) for o in graph.outputs]
     graph.gradients.update({key: split_reductions(graph, value, cols, done) for key, value in graph.gradients.items()})
 
 
@@ -172,9 +170,11 @@ class _Choice:
         self.inputs = {item.name for item in graph.inputs}
         self.outputs = {output.value for output in graph.outputs}
         floats = {item.name for item in graph.inputs if item.value.dtype == "float"}
-        # Rounded to the type of some inputs as it is stored, while the gradients of others may be wider.
+        # Rounded as they are stored, while eager's backward has what was not, or the gradients of other inputs are wider.
         self.narrow = {
-            o.value for o in graph.outputs if o.value.op != "round" and o.dtype_of and not floats <= set(o.dtype_of)
+            o.value
+            for o in graph.outputs
+            if o.cast_down or o.value.op != "round" and o.dtype_of and not floats <= set(o.dtype_of)
         }
         self.delicate = self.summed_with_corrections()
         self.saved: dict[Value, None] = {}

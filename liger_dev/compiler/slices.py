@@ -154,12 +154,12 @@ def lift(graph: Graph, slicer: Slicer) -> None:
                 graph.names[done[value]] = graph.names.pop(value)
         return done[value]
 
-    graph.outputs[:] = [Output(o.name, visit(o.value), o.dims, o.dtype_of) for o in graph.outputs]
+    graph.outputs[:] = [replace(o, value=visit(o.value)) for o in graph.outputs]
     mixed = _mixed(graph)
     if mixed:
         done.clear()
         done.update(mixed)
-        graph.outputs[:] = [Output(o.name, visit(o.value), o.dims, o.dtype_of) for o in graph.outputs]
+        graph.outputs[:] = [replace(o, value=visit(o.value)) for o in graph.outputs]
 
 
 def _lift(graph: Graph, slicer: Slicer, value: Value, args: list[Value]) -> Value:

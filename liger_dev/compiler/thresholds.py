@@ -5,6 +5,8 @@ recognised, at random rows: the k-th largest element, or the threshold above whi
 is what sparsemax subtracts.
 """
 
+from dataclasses import replace
+
 import torch
 
 from liger_dev.compiler.evaluate import evaluate
@@ -31,7 +33,7 @@ def find_thresholds(graph: Graph, outputs: list[Output]) -> list[Output]:
         StillSorted: it is none of these numbers.
     """
     done: dict[Value, Value] = {}
-    found = [Output(o.name, _found(graph, o.value, done), o.dims, o.dtype_of) for o in outputs]
+    found = [replace(o, value=_found(graph, o.value, done)) for o in outputs]
     for old, new in done.items():
         if old is not new and old in graph.names:
             graph.names.setdefault(new, graph.names.pop(old))

@@ -84,3 +84,11 @@ def test_a_rounded_output_is_not_saved_for_wider_gradients():
     """The gradient of a float32 `noise` would have no more digits than the bfloat16 output."""
     saved = compile_op(catalogue("gumbel_softmax"), {}).profile["backward_saved_tensors"]
     assert "y" not in saved and {"x", "noise", "row_max", "denominator"} == set(saved)
+
+
+@pytest.mark.parametrize("name", ["causal_softmax", "temperature_softmax"])
+def test_an_output_that_is_cast_down_is_not_saved(name):
+    """Where a row's largest share is nearly 1, its gradient is made of digits that a float16 output has lost."""
+    saved = compile_op(catalogue(name), {}).profile["backward_saved_tensors"]
+    assert {"x", "row_max", "denominator"} == set(saved)
+    assert compile_op(catalogue("softmax"), {}).profile["backward_saved_tensors"] == ["y"]
