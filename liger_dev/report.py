@@ -184,7 +184,8 @@ def _compile(findings: Findings) -> Iterator[str]:
 def _resource_row(rows: Sequence[KernelResources]) -> str:
     failed = sum(bool(row.error) for row in rows)
     spills = max(row.spill_bytes for row in rows)
-    verdict = f"{failed} failed" if failed else "compiles, and spills registers" if spills else "compiles"
+    lacking = next((f"not for it: no {row.lacks} there" for row in rows if row.lacks), "")
+    verdict = f"{failed} failed" if failed else lacking or ("compiles, and spills registers" if spills else "compiles")
     worst = f"{max(row.registers for row in rows)} | {spills} | {max(row.shared_bytes for row in rows)}"
     return f"| `{rows[0].kernel}` | {rows[0].target} | {len(rows)} | {worst} | {verdict} |"
 

@@ -93,11 +93,7 @@ def _compile(staging: Staging) -> str:
 
 def compiled_text(compiled: Compiled) -> str:
     """The resource report, a line for each kernel, target and setting."""
-    lines = [
-        f"{row.kernel} for {row.target} ({row.variant}): "
-        + (row.error or f"{row.registers} registers, {row.spill_bytes} bytes spilled, {row.shared_bytes} shared")
-        for row in compiled.resources
-    ]
+    lines = map(str, compiled.resources)
     return "\n".join([*lines, *(f"{case.message}\n{case.detail}" for case in compiled.obstacle)]) or "no kernel"
 
 

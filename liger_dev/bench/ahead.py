@@ -137,6 +137,8 @@ def reason(row: KernelResources, settings: Settings, usual: KernelResources) -> 
     """Why settings are not worth timing: "" if they are. `usual` is what the default takes."""
     if row.error:
         return row.error.splitlines()[0]
+    if row.lacks:
+        return f"no {row.lacks} there"
     if row.spill_bytes > usual.spill_bytes:
         return f"spills {row.spill_bytes} bytes"
     if "per_sm" not in settings or row.target not in _SHARED:

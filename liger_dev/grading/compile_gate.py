@@ -41,6 +41,8 @@ from liger_dev.profile import parse_profile
 _COLUMNS = 4096
 _ROWS = {"B": 2, "T": 8}
 _OTHER_ROWS = 4
+# Triton's words where a conversion needs an instruction of compute capability 8.9 (PTX ISA, `cvt`, e4m3x2).
+_NO_FP8 = re.compile(r"type (fp8e4nv) not supported in this architecture")
 
 T = TypeVar("T")
 
@@ -77,7 +79,8 @@ class Job:
 
 
 def cases(profile: KernelProfile) -> Iterator[Case]:
-    """All inputs at 4096 columns and at the benchmark's largest size; on one target, fewer inputs and gradients."""
+    """All inputs at 4096 columns and at the benchmark's largest size, where other axes of columns are as there; on one
+    target, fewer inputs and gradients."""
     floats = frozenset(t.name for t in profile.forward_inputs if t.dtype == "float")
     every = frozenset(t.name for t in profile.forward_inputs)
     required = frozenset(t.name for t in profile.forward_inputs if not t.optional)
@@ -86,7 +89,9 @@ def cases(profile: KernelProfile) -> Iterator[Case]:
     yield usual
     variable, largest = profile.benchmark_variable, max(profile.benchmark_x_values_suggestion)
     if sizes.get(variable) == _COLUMNS != largest:
-        yield replace(usual, sizes={**sizes, variable: largest})
+        config = profile.benchmark_fixed_config.items()
+        fixed = {axis: size for axis, size in config if sizes.get(axis) == _COLUMNS and isinstance(size, int)}
+        yield replace(usual, sizes={**sizes, **fixed, variable: largest})
     one_target = replace(usual, targets=("sm_90",))
     if required != every:
         yield replace(one_target, given=required, need_grad=floats & required)
@@ -193,6 +198,9 @@ def compile_job(job: Job) -> KernelResources:
 
     made = _attempt(run)
     if isinstance(made, Exception):
+        found = _NO_FP8.search(str(made)) if job.target == "sm_80" else None
+        if found is not None:
+            return replace(row, lacks=found[1], seconds=time.monotonic() - started)
         return replace(row, error=_message(made), seconds=time.monotonic() - started)
     compiled, registers, spilled = made
     shared, limit = int(compiled.metadata.shared), SHARED_LIMIT[job.target]

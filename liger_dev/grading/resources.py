@@ -19,7 +19,8 @@ SHARED_LIMIT = {"sm_80": 163 * 1024, "sm_90": 227 * 1024, "sm_100": 227 * 1024, 
 
 @dataclass(frozen=True)
 class KernelResources:
-    """One kernel as compiled for one target. `error` is the compiler's text, empty if it compiled.
+    """One kernel as compiled for one target. `error` is the compiler's text, empty if it compiled; `lacks` is a type of
+    the kernel that the target's hardware does not have, so that the kernel is for others and was not compiled.
 
     `phase` is `forward` or `backward`; `variant` names the settings, as `BLOCK_COLS=4096, num_warps=8`. `registers`
     are per thread (VGPRs on AMD), `spill_bytes` per thread, `shared_bytes` per program.
@@ -34,11 +35,14 @@ class KernelResources:
     shared_bytes: int = 0
     seconds: float = 0.0
     error: str = ""
+    lacks: str = ""
 
     def __str__(self) -> str:
         place = f"{self.kernel} for {self.target} ({self.variant})"
         if self.error:
             return f"{place}: {self.error}"
+        if self.lacks:
+            return f"{place}: not compiled, {self.target} has no {self.lacks}"
         return (
             f"{place}: {self.registers} registers, {self.spill_bytes} bytes spilled, {self.shared_bytes} bytes shared"
         )

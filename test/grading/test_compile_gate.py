@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from liger_dev.errors import KernelFailed
+from liger_dev.grading.compile_gate import cases
 from liger_dev.grading.resources import TARGETS
 from liger_dev.grading.resources import failures
 from liger_dev.grading.resources import read_gate
@@ -121,6 +122,35 @@ def test_what_only_the_compiler_refuses_is_a_failure(tmp_path, scratch):
     assert no_power and all("power of 2" in row.error for row in no_power), "launched only if bias is not given"
     assert len(failures(resources)) == len(after_loop) + len(no_power)
     assert any("_too_large_for_one_warp for sm_90" in line for line in warnings(resources))
+
+
+def test_an_8_bit_type_that_old_hardware_lacks_is_no_failure_there(tmp_path, scratch):
+    narrowed = "x = tl.load(x_ptr + cols).to(tl.float8e4nv).to(tl.float32)"
+    op = PLANTED.replace("x = tl.load(x_ptr + cols).to(tl.float32)", narrowed)
+    assert op != PLANTED
+    done, text = gate("planted", workspace(tmp_path / "copy", op), scratch)
+    assert done.returncode == 0, done.stderr
+    found = {row.target: row for row in read_gate(text) if row.kernel == "_too_large_for_one_warp"}
+    assert found["sm_80"].lacks == "fp8e4nv" and not found["sm_80"].error
+    assert not found["sm_90"].lacks and not found["sm_90"].error and found["sm_90"].registers
+
+
+def test_an_axis_that_is_a_part_of_another_keeps_within_it():
+    """R columns of a rotation at most as many as the head dimension D, which the benchmark varies."""
+    profile = parse_profile((ROOT / "profiles" / "rms_norm.yaml").read_text(), "profiles/rms_norm.yaml")
+    tensors = [
+        TensorField(name="cos", shape=["T", "R"], dtype="float"),
+        TensorField(name="x", shape=["T", "D"], dtype="float"),
+    ]
+    partial = profile.model_copy(
+        update={
+            "forward_inputs": tensors,
+            "benchmark_variable": "D",
+            "benchmark_x_values_suggestion": [64, 256],
+            "benchmark_fixed_config": {"T": 2048, "R": 10, "dtype": "bfloat16"},
+        }
+    )
+    assert [case.sizes for case in cases(partial)][:2] == [{"D": 4096, "R": 4096, "T": 8}, {"D": 256, "R": 10, "T": 8}]
 
 
 def test_an_op_that_fails_in_python_says_how(tmp_path, scratch):

@@ -18,12 +18,16 @@ SPILLS = KernelResources("_k", "backward", "sm_80", "BLOCK=8", registers=255, sp
 BROKEN = KernelResources("_k", "backward", "gfx942", "BLOCK=8", error="x is not defined")
 
 
+LACKING = KernelResources("_k", "forward", "sm_80", "BLOCK=8", lacks="fp8e4nv")
+
+
 def test_records_survive_the_way_through_json():
-    assert read_gate(print_gate([GOOD, SPILLS, BROKEN])) == (GOOD, SPILLS, BROKEN)
+    assert read_gate(print_gate([GOOD, SPILLS, BROKEN, LACKING])) == (GOOD, SPILLS, BROKEN, LACKING)
 
 
 def test_an_error_fails_and_a_spill_warns():
-    assert failures([GOOD, SPILLS, BROKEN]) == ("_k for gfx942 (BLOCK=8): x is not defined",)
+    assert str(LACKING) == "_k for sm_80 (BLOCK=8): not compiled, sm_80 has no fp8e4nv"
+    assert failures([GOOD, SPILLS, BROKEN, LACKING]) == ("_k for gfx942 (BLOCK=8): x is not defined",)
     assert [line.startswith("_k for sm_80") for line in warnings([GOOD, SPILLS, BROKEN])] == [True]
 
 

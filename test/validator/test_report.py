@@ -16,6 +16,7 @@ from liger_dev.ci import junit
 from liger_dev.ci import table
 from liger_dev.gate import Attempt
 from liger_dev.gate import Gate
+from liger_dev.grading.resources import KernelResources
 from liger_dev.html_report import html_report
 from liger_dev.report import Findings
 from liger_dev.report import render
@@ -52,6 +53,13 @@ SLOW = replace(FINDINGS, rows=_rows(6.0, 2.0))
 
 def test_a_good_kernel_passes_and_nothing_is_flagged():
     assert FINDINGS.passed and "Catastrophic" not in render(FINDINGS)
+
+
+def test_a_target_without_a_type_of_the_kernel_says_so():
+    lacking = KernelResources("_k", "forward", "sm_80", "BLOCK=8", lacks="fp8e4nv")
+    text = render(replace(FINDINGS, resources=(lacking, replace(lacking, target="sm_90", lacks="", registers=8))))
+    assert "| `_k` | sm_80 | 1 | 0 | 0 | 0 | not for it: no fp8e4nv there |" in text
+    assert "| `_k` | sm_90 | 1 | 8 | 0 | 0 | compiles |" in text
 
 
 def test_a_catastrophic_metric_stands_on_top_and_fails_the_kernel():
