@@ -73,9 +73,7 @@ def judge_case(
         if not case.declared and record["phase"] == "forward" and _REFUSALS & set(record["kind"]):
             return faults, [], f"{case.id}: {record['error']}"
         return [*faults, _raised(case, record)], [], ""
-    reference, tensors = expected
-    gradients = case.values not in ("nan", "inf", "-inf")
-    found, margins = compare(Given(case.id, {"gradients": gradients}, record, actual, tensors, reference["noise"]))
+    found, margins = compared(case, answer, expected)
     faults += found
     if case.declared:
         faults += _launches(one, record, actual, kernels)
@@ -87,6 +85,13 @@ def judge_case(
         }
         faults.append(Fault("second derivative not refused", case.id, text[record["second derivative"]]))
     return faults, margins, ""
+
+
+def compared(case: GradeCase, answer: Any, expected: Any) -> tuple[list[Fault], list[Margin]]:
+    """Faults and margins of what a case that ended well gave."""
+    (record, actual), (reference, tensors) = answer, expected
+    gradients = case.values not in ("nan", "inf", "-inf")
+    return compare(Given(case.id, {"gradients": gradients}, record, actual, tensors, reference["noise"]))
 
 
 def _raised(case: GradeCase, record: dict[str, Any]) -> Fault:

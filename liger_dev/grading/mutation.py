@@ -2,7 +2,7 @@
 
 Bugs are sampled by the request's seed, one of each kind before a second of any. What survives is compared with the
 original on the grader's own cases, byte by byte: a change that none of them shows is no bug, and is left out with that
-reason. Bugs are planted in the text and run in Triton's interpreter, whatever device there is.
+reason. Nor is fewer digits where the grader allows twice the error: eager's arithmetic may be no better. Bugs are planted in the text and run in Triton's interpreter, whatever device there is.
 """
 
 import json
@@ -19,7 +19,10 @@ from typing import Any
 from liger_dev.grading import wire
 from liger_dev.grading.children import Called
 from liger_dev.grading.children import argument_names
+from liger_dev.grading.children import ask_candidate
+from liger_dev.grading.children import ask_reference
 from liger_dev.grading.children import find_function
+from liger_dev.grading.judge import compared
 from liger_dev.grading.mutants import Mutation
 from liger_dev.grading.mutants import mutations
 from liger_dev.grading.request import Request
@@ -31,6 +34,8 @@ from liger_dev.sandbox import run_child
 _TOOL = Path(__file__).resolve().parent.parent.parent
 _WORKERS = 2
 _PROBED_STEPS = 40
+# A bug of precision alone, and how far within the grader's bounds it is none.
+_LESS_PRECISE, _CLEAR_MARGIN = "arithmetic in the inputs' dtype", 2.0
 # As many more are at hand, to take the place of those that turn out to be no bugs.
 _SPARE = 2
 
@@ -43,7 +48,8 @@ def strength(request: Request, called: Sequence[Called]) -> Strength:
     excluded = [mutation for mutation in every if mutation.excluded]
     nulls, others = _sample([mutation for mutation in every if not mutation.excluded], request.seed)
     chosen = [*nulls, *others[: _SPARE * request.mutants]]
-    ran, fault = _run(request, called, function, text, chosen, len(nulls) + request.mutants)
+    outcomes, fault = _run(request, called, function, text, chosen, len(nulls) + request.mutants)
+    ran = [_judged_by_bounds(request, called, *pair) for pair in outcomes]
     ran += [_mutant(mutation, "excluded", mutation.excluded) for mutation in excluded]
     return Strength(tuple(sorted(ran, key=lambda m: (m.line, m.operator, m.change))), len(every), fault)
 
@@ -68,7 +74,7 @@ def _mutant(mutation: Mutation, outcome: str, note: str) -> Mutant:
 
 def _run(
     request: Request, called: Sequence[Called], function: str, original: str, chosen: Sequence[Mutation], enough: int
-) -> tuple[list[Mutant], str]:
+) -> tuple[list[tuple[Mutation, Mutant]], str]:
     """The outcomes of the chosen bugs in their order, until `enough` are bugs indeed; and why there are none if even the
     original does not pass."""
     folder = Path(request.scratch) / "mutants"
@@ -92,7 +98,8 @@ def _run(
     if done.returncode or not rows or rows[0]["code"]:
         failed = f"{rows[0]['failed'] or 'the run'} fails" if rows else done.stderr.strip()[-300:]
         return [], f"the test file does not pass on the op itself in a fork: {failed}"
-    return [_outcome(chosen[int(row["name"])], row) for row in rows[1:]], ""
+    ended = [(chosen[int(row["name"])], row) for row in rows[1:]]
+    return [(mutation, _outcome(mutation, row)) for mutation, row in ended], ""
 
 
 def _outcome(mutation: Mutation, row: dict[str, Any]) -> Mutant:
@@ -110,10 +117,44 @@ def _outcome(mutation: Mutation, row: dict[str, Any]) -> Mutant:
     return _mutant(mutation, "survived", "")
 
 
-def _probe(request: Request, called: Sequence[Called], function: str, folder: Path) -> dict[str, Any]:
-    """The grader's cases in the form that the candidate's child takes, without their further steps."""
+def _judged_by_bounds(request: Request, called: Sequence[Called], mutation: Mutation, ran: Mutant) -> Mutant:
+    """A survivor with fewer digits as the grader's own cases judge it; every other mutant as it ran."""
+    if ran.outcome != "survived" or mutation.operator != _LESS_PRECISE:
+        return ran
+    folder = Path(request.scratch) / "mutants" / f"digits-{mutation.line}"
+    tree = folder / "tree"
+    op = tree / Path(request.op).relative_to(request.root)
+    shutil.copytree(request.tree, tree, ignore=shutil.ignore_patterns("__pycache__"))
+    op.write_text(mutation.text)
+    mutated = replace(request, op=str(op), root=str(tree), scratch=str(folder), device="cpu")
+    plain = _plain(called)
+    answers = ask_candidate(mutated, plain)
+    margins = []
+    for one, truth in zip(plain, ask_reference(mutated, plain)):
+        answer = answers.found.get(one.file)
+        if answer is not None and answer[0]["error"] and not one.case.declared:
+            continue  # a refusal, as the original's
+        if answer is None or answer[0]["error"]:
+            return ran
+        faults, found = compared(one.case, answer, truth)
+        if faults:
+            return ran
+        margins += found
+    if min((found.margin for found in margins), default=0.0) < _CLEAR_MARGIN:
+        return ran
+    return _mutant(mutation, "excluded", f"at most half the error that the grader allows, in all {len(plain)} cases")
+
+
+def _plain(called: Sequence[Called]) -> list[Called]:
+    """The cases that need nothing beside them, without their further steps."""
     plain = [one for one in called if one.case.mode in ("grad", "no_grad") and not one.case.reuses][:_PROBED_STEPS]
+    return [replace(one, case=replace(one.case, steps=())) for one in plain]
+
+
+def _probe(request: Request, called: Sequence[Called], function: str, folder: Path) -> dict[str, Any]:
+    """The grader's cases in the form that the candidate's child takes."""
+    plain = _plain(called)
     for one in plain:
         wire.write(folder, one.file, {}, one.given, whole=True)
-    cases = [replace(one, case=replace(one.case, steps=())).to_json() for one in plain]
+    cases = [one.to_json() for one in plain]
     return {"folder": str(folder), "function": function, "names": argument_names(request), "cases": cases}
