@@ -8,8 +8,10 @@ class KernelText:
     """A kernel as text. `pointers` are its tensor arguments in order, `sizes` the axes whose sizes it takes beside
     rows and columns, `scalars` the reference's scalar arguments, `flags` its constexprs, `statics` the arguments of the
     reference that it branches on, `absent` the pointers that one setting of these has no tensor for; `reloads`: it
-    takes RELOAD too; `holds`: how many tensors' rows it keeps in registers, or reads twice where it is looped; `late`: it
-    keeps one tensor's row, and loads what rows share after its reductions; `unfused`: it rounds each product."""
+    takes RELOAD too; `late`: it takes LATE; `lean`: it does, and keeps no more than one tensor's row until
+    then: how many tensors rows share; `holds`: how many
+    tensors' rows it keeps in registers, or reads twice where it is looped; `again`: it reads some of these again after its
+    reductions; `unfused`: it rounds each product."""
 
     name: str
     pointers: tuple[str, ...]
@@ -20,8 +22,10 @@ class KernelText:
     statics: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
     reloads: bool = False
-    holds: int = 0
     late: bool = False
+    lean: int = 0
+    holds: int = 0
+    again: bool = False
     unfused: bool = False
 
     @property

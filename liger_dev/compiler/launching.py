@@ -7,6 +7,7 @@ from liger_dev.compiler.naming import unique
 from liger_dev.compiler.schedule import Accumulator
 from liger_dev.compiler.schedule import KernelSpec
 from liger_dev.compiler.schedule import Launch
+from liger_dev.compiler.schedule import factored
 from liger_dev.compiler.schedule import strided
 from liger_dev.compiler.shapes import Shapes
 from liger_dev.compiler.tuned import is_looked_up
@@ -93,6 +94,7 @@ def _kernel(host: Host, spec: KernelSpec, device: str, stage: str, shapes: Shape
         ]
     stages = ["NUM_STAGES=NUM_STAGES"] if spec.persistent else []
     stages += ["RELOAD=n_cols > WIDE_ROW"] if text.reloads else []
+    stages += ["LATE=n_cols > WIDE_ROW"] if text.late else []
     blocks = ["BLOCK_ROWS=BLOCK_ROWS", "BLOCK_COLS=BLOCK_COLS", *stages, "num_warps=num_warps"]
     blocks += ["enable_fp_fusion=False"] if text.unfused else []
     args = [*text.pointers, "n_rows", "n_cols", *sizes, *scalars, *flags, *blocks]
@@ -172,7 +174,7 @@ def _partial_shape(host: Host, spec: KernelSpec, acc: Accumulator) -> str:
     groups, splits = _local(host, "n_groups"), _local(host, "n_splits")
     programs = f"n_programs * {splits}" if spec.layout.groups else "n_programs"
     split = not acc.value.axes.isdisjoint(spec.layout.groups)
-    programs = splits if split else programs
+    programs = splits if split else f"{groups} * {splits}" if acc in factored(spec) else programs
     programs += " * n_pieces" if spec.pieces and not by_column else ""
     if acc.place.slices and not acc.value.axes:
         return programs
@@ -209,8 +211,10 @@ def _settings(host: Host, spec: KernelSpec, stage: str) -> str:
     chosen = host.options.settings(stage)
     one_row = ", max_rows=1" if not spec.layout.rows and "max_rows" not in chosen else ""
     if not spec.looped:
-        late = ", late=True" if host.texts[spec.name].late else ""
-        return f"row_settings({'min(n_cols, PIECE_COLS)' if spec.pieces else 'n_cols'}{one_row}{chosen}{late})"
+        text = host.texts[spec.name]
+        kept = ", late=True" if text.lean else ", again=True" if text.again else ""
+        kept += f", shared={text.lean}" if text.lean > 1 else ""
+        return f"row_settings({'min(n_cols, PIECE_COLS)' if spec.pieces else 'n_cols'}{one_row}{chosen}{kept})"
     two = ", tensors=2" if host.texts[spec.name].holds == 2 else ""
     return "column_settings(n_rows, n_cols)" if strided(spec) else f"loop_settings(n_cols{one_row}{two})"
 
@@ -224,7 +228,9 @@ def _loaded(spec: KernelSpec) -> str:
 
 def _columns_of_sums(spec: KernelSpec) -> int:
     """The sums over rows that a program keeps for each column."""
-    return sum(1 for acc in spec.accumulators if not acc.value.axes.isdisjoint(spec.layout.cols))
+    shared = factored(spec)
+    own = [acc for acc in spec.accumulators if not acc.value.axes.isdisjoint(spec.layout.cols) and acc not in shared]
+    return len(own) + len({one.kept for one in shared.values()})
 
 
 def _flag_value(flag: str) -> str:

@@ -152,6 +152,7 @@ class Needs:
         scanned = {v.args[0] for v in self.values if self.spec.looped and v.op in SCANS and v not in self.spec.loads}
         searched = {v.args[0] for v in self.values if v.op in WHOLE_ROW and v not in self.spec.loads}
         hoisted = {arg for v in self.values for arg in v.args if self.kind(v) == "tile" and self.kind(arg) == "row"}
+        several = sum(self.kind(v) == "tile" and self.read_once(v) for v in self.spec.loads if v in self.uses) > 1
         for value in self.values:
             if value in self.spec.loads or not value.args:
                 sizes[value] = 0
@@ -171,7 +172,7 @@ class Needs:
                 or size > _INLINE
                 or (self.spec.looped and value.op in (*REDUCTIONS, *SCANS))
                 or value in scanned
-                or (self.spec.persistent and value.op in REDUCTIONS and value in hoisted)
+                or ((self.spec.persistent or several) and value.op in REDUCTIONS and value in hoisted)
                 or value.op in WHOLE_ROW
                 or value in searched
             ):

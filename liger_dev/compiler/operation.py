@@ -181,6 +181,7 @@ def _kernel(host: Host, kernel: KernelText) -> dict[str, Any]:
     blocks = ["BLOCK_SIZE"] if kernel.flat else ["BLOCK_ROWS", "BLOCK_COLS"] if kernel.blocks else []
     blocks += ["NUM_STAGES"] if any("NUM_STAGES" in line for line in kernel.lines) else []
     blocks += ["RELOAD"] if kernel.reloads else []
+    blocks += ["LATE"] if kernel.late else []
     scalars = [name for name in host.scalars if name in (*kernel.scalars, *kernel.statics)]
     constants = [f"{name}: tl.constexpr" for name in (*scalars, *kernel.flags, *blocks)]
     pointers = [f"{pointer}_ptr" for pointer in kernel.pointers]

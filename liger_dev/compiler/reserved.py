@@ -7,7 +7,7 @@ from liger_dev.records import Reference
 
 WRAPPERS = frozenset(
     "ctx torch triton tl n_rows n_cols n_elements n_programs n_pieces num_warps per_sm BLOCK_SIZE BLOCK_ROWS BLOCK_COLS "
-    "NUM_STAGES RELOAD".split()
+    "NUM_STAGES RELOAD LATE".split()
 )
 
 

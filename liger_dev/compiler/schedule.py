@@ -106,6 +106,32 @@ class KernelSpec:
 
 
 @dataclass(frozen=True)
+class Factored:
+    """A sum over rows of which what all rows of a group share is a factor: `kept` is added up row by row, and multiplied by
+    `factors` where a group ends."""
+
+    kept: Value
+    factors: tuple[Value, ...]
+
+
+def factored(spec: KernelSpec) -> dict[Accumulator, Factored]:
+    """The accumulators that differ in such factors alone, so that a program keeps one sum for all of them."""
+    if not spec.layout.groups:
+        return {}
+    found = {acc: _without_factors(spec.layout, acc) for acc in spec.accumulators}
+    kept = [one.kept for one in found.values()]
+    return {acc: one for acc, one in found.items() if kept.count(one.kept) > 1 and acc.value.axes & {*spec.layout.cols}}
+
+
+def _without_factors(layout: Layout, acc: Accumulator) -> Factored:
+    kept, factors = acc.operand, []
+    while kept.op == "mul" and sorted(map(layout.kind, kept.args)) == ["col", "tile"]:
+        kept, factor = sorted(kept.args, key=layout.kind, reverse=True)
+        factors.append(factor)
+    return Factored(kept, tuple(factors))
+
+
+@dataclass(frozen=True)
 class Launch:
     """Kernels that do the same work: one that holds whole rows, and those that take over where rows are too long."""
 

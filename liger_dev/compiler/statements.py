@@ -62,8 +62,10 @@ class Statements(Needs):
         self.block = Block()
         self.assigned: dict[str, Value] = {}
         self.reloads = False
-        self.holds = 0
         self.late = False
+        self.lean = 0
+        self.holds = 0
+        self.again = False
         self.evictions: dict[Value, str] = {}
         self.last_use = False
         self.plain = False
@@ -289,8 +291,10 @@ class Statements(Needs):
             (*flags, *self.spec.guards),
             tuple(lines),
             reloads=self.reloads,
-            holds=self.holds,
             late=self.late,
+            lean=self.lean,
+            holds=self.holds,
+            again=self.again,
             unfused=rounds_products(self.values, self.spec.loads),
         )
 

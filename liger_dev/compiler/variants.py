@@ -180,6 +180,9 @@ def _together(rows: Kernels) -> KernelText | None:
         flags=_in_order([text.flags for _, text in rows]),
         lines=tuple(lines),
         statics=tuple(branched),
+        reloads=any(text.reloads for _, text in rows),
+        late=any(text.late for _, text in rows),
+        again=any(text.again for _, text in rows),
     )
 
 

@@ -138,7 +138,13 @@ def test_results_do_not_depend_on_the_table(told, name):
 def test_launches_take_what_the_table_has(told):
     before, after = (told["rms_norm"][key] for key in ("before", "after"))
     assert before["_rms_norm_forward_kernel"]["BLOCK_ROWS"] == 16
-    assert after["_rms_norm_forward_kernel"] == {"grid": 3, "BLOCK_ROWS": 2, "BLOCK_COLS": 64, "num_warps": 2}
+    assert after["_rms_norm_forward_kernel"] == {
+        "grid": 3,
+        "BLOCK_ROWS": 2,
+        "BLOCK_COLS": 64,
+        "LATE": False,
+        "num_warps": 2,
+    }
     backward = after["_rms_norm_backward_kernel"]
     assert (backward["BLOCK_ROWS"], backward["NUM_STAGES"], backward["num_warps"]) == (2, 2, 2)
     assert backward["grid"] == 3, "3 programs for a multiprocessor, of which a CPU has one"

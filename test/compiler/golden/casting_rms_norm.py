@@ -44,6 +44,7 @@ def _casting_rms_norm_forward_kernel(
     casting_mode: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLS: tl.constexpr,
+    LATE: tl.constexpr,
 ):
     rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
     cols = tl.arange(0, BLOCK_COLS)[None, :]
@@ -53,11 +54,14 @@ def _casting_rms_norm_forward_kernel(
     offsets = rows * n_cols + cols
 
     x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+    if not LATE:
+        weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
 
     rstd = tl.rsqrt(tl.sum(x * x, axis=1, keep_dims=True) / n_cols + eps)
     x_hat = x * rstd
     tl.store(rstd_ptr + rows, rstd, mask=row_mask)
-    weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
+    if LATE:
+        weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
     if casting_mode == "llama":
         y = weight * x_hat.to(x_ptr.dtype.element_ty).to(tl.float32)
     else:
@@ -155,6 +159,7 @@ def casting_rms_norm_forward(x, weight, eps, casting_mode):
             casting_mode=casting_mode,
             BLOCK_ROWS=BLOCK_ROWS,
             BLOCK_COLS=BLOCK_COLS,
+            LATE=n_cols > WIDE_ROW,
             num_warps=num_warps,
         )
     return y, x, weight, rstd

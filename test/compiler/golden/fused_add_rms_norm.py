@@ -41,6 +41,7 @@ def _fused_add_rms_norm_forward_kernel(
     eps: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLS: tl.constexpr,
+    LATE: tl.constexpr,
 ):
     rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
     cols = tl.arange(0, BLOCK_COLS)[None, :]
@@ -51,13 +52,16 @@ def _fused_add_rms_norm_forward_kernel(
 
     x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
     residual = tl.load(residual_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+    if not LATE:
+        weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
 
     summed = (x + residual).to(summed_ptr.dtype.element_ty).to(tl.float32)
     tl.store(summed_ptr + offsets, summed, mask=mask)
     rstd = tl.rsqrt(tl.sum(summed * summed, axis=1, keep_dims=True) / n_cols + eps)
     summed_hat = (summed * rstd).to(summed_ptr.dtype.element_ty).to(tl.float32)
     tl.store(rstd_ptr + rows, rstd, mask=row_mask)
-    weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
+    if LATE:
+        weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
     y = weight * summed_hat
 
     tl.store(y_ptr + offsets, y, mask=mask)
@@ -151,6 +155,7 @@ def fused_add_rms_norm_forward(x, residual, weight, eps):
             eps=eps,
             BLOCK_ROWS=BLOCK_ROWS,
             BLOCK_COLS=BLOCK_COLS,
+            LATE=n_cols > WIDE_ROW,
             num_warps=num_warps,
         )
     return y, summed, weight, rstd

@@ -17,6 +17,7 @@ import triton.language as tl
 from torch.autograd.function import once_differentiable
 
 from kernels.ops.utils import LONG_ROW
+from kernels.ops.utils import WIDE_ROW
 from kernels.ops.utils import cdiv
 from kernels.ops.utils import check_divisible
 from kernels.ops.utils import check_floating
@@ -43,6 +44,7 @@ def _group_norm_forward_kernel(
     eps: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLS: tl.constexpr,
+    LATE: tl.constexpr,
 ):
     rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
     cols = tl.arange(0, BLOCK_COLS)[None, :]
@@ -53,6 +55,9 @@ def _group_norm_forward_kernel(
     weight_offsets = rows % n_C_0 * n_C_1 + cols // n_T
 
     x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+    if not LATE:
+        weight = tl.load(weight_ptr + weight_offsets, mask=mask, other=0.0).to(tl.float32)
+        bias = tl.load(bias_ptr + weight_offsets, mask=mask, other=0.0).to(tl.float32)
 
     sum_x = tl.sum(x, axis=1, keep_dims=True)
     centered = tl.where(mask, x - sum_x / n_cols, 0.0)
@@ -60,8 +65,9 @@ def _group_norm_forward_kernel(
     x_hat = centered * rstd
     tl.store(sum_x_ptr + rows, sum_x, mask=row_mask)
     tl.store(rstd_ptr + rows, rstd, mask=row_mask)
-    weight = tl.load(weight_ptr + weight_offsets, mask=mask, other=0.0).to(tl.float32)
-    bias = tl.load(bias_ptr + weight_offsets, mask=mask, other=0.0).to(tl.float32)
+    if LATE:
+        weight = tl.load(weight_ptr + weight_offsets, mask=mask, other=0.0).to(tl.float32)
+        bias = tl.load(bias_ptr + weight_offsets, mask=mask, other=0.0).to(tl.float32)
     y = x_hat * weight + bias
 
     tl.store(y_ptr + offsets, y, mask=mask)
@@ -157,7 +163,7 @@ def _group_norm_backward_kernel(
     weight_offsets = rows % n_C_0 * n_C_1 + cols // n_T
 
     dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
-    x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+    x = tl.load(x_ptr + offsets, mask=mask, other=0.0, eviction_policy="evict_last").to(tl.float32)
     weight = tl.load(weight_ptr + weight_offsets, mask=mask, other=0.0).to(tl.float32)
     sum_x = tl.load(sum_x_ptr + rows, mask=row_mask, other=0.0)
     rstd = tl.load(rstd_ptr + rows, mask=row_mask, other=0.0)
@@ -167,6 +173,10 @@ def _group_norm_backward_kernel(
     dx_hat = dy * weight
     mean_dot = tl.sum(dx_hat * x_hat, axis=1, keep_dims=True) / n_cols
     mean_dx_hat = tl.sum(dx_hat, axis=1, keep_dims=True) / n_cols
+    # From the cache again, rather than held.
+    x = tl.load(x_ptr + offsets, mask=mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
+    centered = x - sum_x / n_cols
+    x_hat = centered * rstd
     dx = (dx_hat - x_hat * mean_dot - mean_dx_hat) * rstd
 
     if NEEDS_DX:
@@ -316,7 +326,7 @@ def group_norm_forward(x, weight, bias, num_groups, eps):
     sum_x = torch.empty(n_rows, dtype=torch.float32, device=x.device)
     rstd = torch.empty(n_rows, dtype=torch.float32, device=x.device)
     if n_cols <= LONG_ROW:
-        BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols, late=True)
+        BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols, late=True, shared=2)
         with device_guard(x.device):
             _group_norm_forward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
                 x,
@@ -333,6 +343,7 @@ def group_norm_forward(x, weight, bias, num_groups, eps):
                 eps=eps,
                 BLOCK_ROWS=BLOCK_ROWS,
                 BLOCK_COLS=BLOCK_COLS,
+                LATE=n_cols > WIDE_ROW,
                 num_warps=num_warps,
             )
     else:
@@ -366,7 +377,7 @@ def group_norm_backward(
     n_rows, n_cols = dy.shape[-3] * num_groups, (dy.shape[-2] // num_groups) * dy.shape[-1]
     dx = torch.empty_like(x) if needs_dx else None
     if n_cols <= LONG_ROW:
-        BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
+        BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols, again=True)
         with device_guard(dy.device):
             _group_norm_backward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
                 dy,

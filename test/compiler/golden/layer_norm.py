@@ -43,6 +43,7 @@ def _layer_norm_forward_kernel(
     HAS_BIAS: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLS: tl.constexpr,
+    LATE: tl.constexpr,
 ):
     rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
     cols = tl.arange(0, BLOCK_COLS)[None, :]
@@ -52,6 +53,9 @@ def _layer_norm_forward_kernel(
     offsets = rows * n_cols + cols
 
     x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+    if not LATE:
+        weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32) if HAS_WEIGHT else 1.0
+        bias = tl.load(bias_ptr + cols, mask=col_mask, other=0.0).to(tl.float32) if HAS_BIAS else 0.0
 
     mean = tl.sum(x, axis=1, keep_dims=True) / n_cols
     centered = tl.where(mask, x - mean, 0.0)
@@ -60,8 +64,9 @@ def _layer_norm_forward_kernel(
     x_hat = centered * rstd
     tl.store(mean_ptr + rows, mean, mask=row_mask)
     tl.store(rstd_ptr + rows, rstd, mask=row_mask)
-    weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32) if HAS_WEIGHT else 1.0
-    bias = tl.load(bias_ptr + cols, mask=col_mask, other=0.0).to(tl.float32) if HAS_BIAS else 0.0
+    if LATE:
+        weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32) if HAS_WEIGHT else 1.0
+        bias = tl.load(bias_ptr + cols, mask=col_mask, other=0.0).to(tl.float32) if HAS_BIAS else 0.0
     y = x_hat * weight + bias
 
     tl.store(y_ptr + offsets, y, mask=mask)
@@ -157,7 +162,7 @@ def layer_norm_forward(x, weight, bias, eps):
     y = torch.empty_like(x)
     mean = torch.empty(n_rows, dtype=torch.float32, device=x.device)
     rstd = torch.empty(n_rows, dtype=torch.float32, device=x.device)
-    BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols, late=True)
+    BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols, late=True, shared=2)
     with device_guard(x.device):
         _layer_norm_forward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
             x,
@@ -173,6 +178,7 @@ def layer_norm_forward(x, weight, bias, eps):
             HAS_BIAS=bias is not None,
             BLOCK_ROWS=BLOCK_ROWS,
             BLOCK_COLS=BLOCK_COLS,
+            LATE=n_cols > WIDE_ROW,
             num_warps=num_warps,
         )
     return y, x, weight, mean, rstd

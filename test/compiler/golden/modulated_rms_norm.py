@@ -41,6 +41,7 @@ def _modulated_rms_norm_forward_kernel(
     eps: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLS: tl.constexpr,
+    LATE: tl.constexpr,
 ):
     rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
     cols = tl.arange(0, BLOCK_COLS)[None, :]
@@ -51,12 +52,16 @@ def _modulated_rms_norm_forward_kernel(
     scale_offsets = rows // n_T * n_cols + cols
 
     x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+    if not LATE:
+        weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
+        scale = tl.load(scale_ptr + scale_offsets, mask=mask, other=0.0).to(tl.float32)
 
     rstd = tl.rsqrt(tl.sum(x * x, axis=1, keep_dims=True) / n_cols + eps)
     x_hat = x * rstd
     tl.store(rstd_ptr + rows, rstd, mask=row_mask)
-    weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
-    scale = tl.load(scale_ptr + scale_offsets, mask=mask, other=0.0).to(tl.float32)
+    if LATE:
+        weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
+        scale = tl.load(scale_ptr + scale_offsets, mask=mask, other=0.0).to(tl.float32)
     y = weight * x_hat * (scale + 1.0)
 
     tl.store(y_ptr + offsets, y, mask=mask)
@@ -87,7 +92,6 @@ def _modulated_rms_norm_backward_kernel(
     col_mask = cols < n_cols
     if not RELOAD:
         weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
-    dweight = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
 
     for number in range(tl.program_id(0), n_rows // n_T, tl.num_programs(0)):
         group = tl.cast(number, tl.int64)
@@ -95,7 +99,7 @@ def _modulated_rms_norm_backward_kernel(
         if not RELOAD:
             scale = tl.load(scale_ptr + scale_offsets, mask=col_mask, other=0.0).to(tl.float32)
             shifted = scale + 1.0
-        dscale = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
+        product_sum = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
 
         for block in tl.range(tl.program_id(1), tl.cdiv(n_T, BLOCK_ROWS), tl.num_programs(1), num_stages=NUM_STAGES):
             member = (tl.cast(block, tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
@@ -132,24 +136,27 @@ def _modulated_rms_norm_backward_kernel(
 
             if NEEDS_DX:
                 tl.store(dx_ptr + offsets, dx, mask=mask)
-            if NEEDS_DWEIGHT:
-                dweight += product * shifted
-            if NEEDS_DSCALE:
-                dscale += product * weight
+            if NEEDS_DWEIGHT or NEEDS_DSCALE:
+                product_sum += product
 
+        if RELOAD:
+            weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0, eviction_policy="evict_last").to(tl.float32)
+            scale = tl.load(scale_ptr + scale_offsets, mask=col_mask, other=0.0, eviction_policy="evict_last").to(
+                tl.float32
+            )
+            shifted = scale + 1.0
+        if NEEDS_DWEIGHT:
+            tl.store(
+                dweight_partial_ptr + (group * tl.num_programs(1) + tl.program_id(1)) * n_cols + cols,
+                tl.sum(product_sum, axis=0, keep_dims=True) * shifted,
+                mask=col_mask,
+            )
         if NEEDS_DSCALE:
             tl.store(
                 dscale_partial_ptr + (group * tl.num_programs(1) + tl.program_id(1)) * n_cols + cols,
-                tl.sum(dscale, axis=0, keep_dims=True),
+                tl.sum(product_sum, axis=0, keep_dims=True) * weight,
                 mask=col_mask,
             )
-
-    if NEEDS_DWEIGHT:
-        tl.store(
-            dweight_partial_ptr + (tl.program_id(0) * tl.num_programs(1) + tl.program_id(1)) * n_cols + cols,
-            tl.sum(dweight, axis=0, keep_dims=True),
-            mask=col_mask,
-        )
 
 
 def modulated_rms_norm_forward(x, weight, scale, eps):
@@ -163,7 +170,7 @@ def modulated_rms_norm_forward(x, weight, scale, eps):
     scale = scale.contiguous()
     y = torch.empty_like(x)
     rstd = torch.empty(n_rows, dtype=torch.float32, device=x.device)
-    BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols, late=True)
+    BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols, late=True, shared=2)
     with device_guard(x.device):
         _modulated_rms_norm_forward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
             x,
@@ -177,6 +184,7 @@ def modulated_rms_norm_forward(x, weight, scale, eps):
             eps=eps,
             BLOCK_ROWS=BLOCK_ROWS,
             BLOCK_COLS=BLOCK_COLS,
+            LATE=n_cols > WIDE_ROW,
             num_warps=num_warps,
         )
     return y, x, weight, scale, rstd
@@ -188,14 +196,14 @@ def modulated_rms_norm_backward(dy, x, weight, scale, rstd, needs_dx=True, needs
     dy = dy.contiguous()
     dx = torch.empty_like(x) if needs_dx else None
     BLOCK_ROWS, BLOCK_COLS, NUM_STAGES, num_warps, per_sm = persistent_settings(
-        n_cols, dy.element_size() + x.element_size(), sums=2, shared=3, max_rows=next_power_of_2(dy.shape[-2])
+        n_cols, dy.element_size() + x.element_size(), sums=1, shared=3, max_rows=next_power_of_2(dy.shape[-2])
     )
     n_groups = scale.shape[:-1].numel()
     n_programs = per_sm * sm_count(dy.device)
     n_splits = min(cdiv(dy.shape[-2], BLOCK_ROWS), max(1, n_programs // max(1, n_groups)))
     n_programs = min(n_groups, n_programs)
     dweight_partial = (
-        torch.empty((n_programs * n_splits, n_cols), dtype=torch.float32, device=dy.device) if needs_dweight else None
+        torch.empty((n_groups * n_splits, n_cols), dtype=torch.float32, device=dy.device) if needs_dweight else None
     )
     dscale_partial = (
         torch.empty((n_groups, n_splits, n_cols), dtype=torch.float32, device=dy.device) if needs_dscale else None

@@ -37,6 +37,7 @@ def _rms_norm_forward_kernel(
     offset: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLS: tl.constexpr,
+    LATE: tl.constexpr,
 ):
     rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
     cols = tl.arange(0, BLOCK_COLS)[None, :]
@@ -46,11 +47,14 @@ def _rms_norm_forward_kernel(
     offsets = rows * n_cols + cols
 
     x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+    if not LATE:
+        weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
 
     rstd = tl.rsqrt(tl.sum(x * x, axis=1, keep_dims=True) / n_cols + eps)
     x_hat = (x * rstd).to(x_ptr.dtype.element_ty).to(tl.float32)
     tl.store(rstd_ptr + rows, rstd, mask=row_mask)
-    weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
+    if LATE:
+        weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
     y = (weight + offset) * x_hat
 
     tl.store(y_ptr + offsets, y, mask=mask)
@@ -138,6 +142,7 @@ def rms_norm_forward(x, weight, eps, offset):
             offset=offset,
             BLOCK_ROWS=BLOCK_ROWS,
             BLOCK_COLS=BLOCK_COLS,
+            LATE=n_cols > WIDE_ROW,
             num_warps=num_warps,
         )
     return y, x, weight, rstd

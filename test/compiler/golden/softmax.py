@@ -107,10 +107,12 @@ def _softmax_backward_kernel(
     mask = (rows < n_rows) & (cols < n_cols)
     offsets = rows * n_cols + cols
 
-    dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+    dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0, eviction_policy="evict_last").to(tl.float32)
     y = tl.load(y_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
 
     dot = tl.sum(dy * y, axis=1, keep_dims=True)
+    # From the cache again, rather than held.
+    dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
     dx = y * (dy - dot)
 
     tl.store(dx_ptr + offsets, dx, mask=mask)
@@ -182,7 +184,7 @@ def softmax_backward(dy, y):
     dy = dy.contiguous()
     dx = torch.empty_like(y)
     if n_cols <= LONG_HELD_ROW:
-        BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
+        BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols, again=True)
         with device_guard(dy.device):
             _softmax_backward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
                 dy, y, dx, n_rows, n_cols, BLOCK_ROWS=BLOCK_ROWS, BLOCK_COLS=BLOCK_COLS, num_warps=num_warps
