@@ -65,11 +65,13 @@ def differentiate(graph: Graph, wanted: Iterable[str]) -> None:
 
 def _look_up(graph: Graph, name: str, leaves: list[Value], adjoints: dict[Value, Value]) -> None:
     """The gradient of the rows that are read, which each index adds to its own row of the table."""
-    if len(leaves) != 1:
+    cuts = [leaf.attr("slices") for leaf in leaves]
+    counted = [Slice.counted(cut) if any(piece.at for _, piece in cut) else None for cut in cuts]
+    parts = [tuple(one for one in cut if not one[1].at) for cut in cuts]
+    if None in counted or len(set(counted)) > 1 or len(leaves) > 1 and ((), overlap(graph, parts)) != ((), False):
         raise Unsupported(f"{name} is read by an index and in other ways", name)
-    ((_, piece),) = leaves[0].attr("slices")
-    gradient = adjoints.get(leaves[0], graph.const(0.0))
-    graph.gradients[name, leaves[0].attr("slices")] = gradient
+    for leaf in leaves:
+        graph.gradients[name, leaf.attr("slices")] = adjoints.get(leaf, graph.const(0.0))
 
 
 def _came_back(graph: Graph, leaves: list[Value], adjoints: dict[Value, Value]) -> Value:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from dataclasses import replace
 
 from liger_dev.compiler.ir import Graph
+from liger_dev.compiler.ir import Slice
 from liger_dev.compiler.ir import Slices
 from liger_dev.compiler.ir import Value
 from liger_dev.compiler.layout import Layout
@@ -70,6 +71,7 @@ class _Backward:
         self.owner: dict[Value, str] = {}
         self.cuts: dict[Value, Slices] = {}
         self.added: set[Value] = set()
+        self.tables: set[str] = set()
         owners = dict.fromkeys(graph.gradient_owners.values())
         several = len(owners) > 1 or any(value.op == "const" for value in graph.gradients.values())
         self.guards = {name: f"NEEDS_D{name.upper()}" if several else "" for name in owners}
@@ -132,18 +134,21 @@ class _Backward:
     def kept_rows(self, name: str, cut: Slices) -> Place:
         """Where the gradients of rows that were looked up are kept, if each needs its whole row."""
         axes = read_axes(self.graph.dims_of(name), cut)
-        return Place(f"d{name}_rows", tuple((axis,) for axis in axes), exact=True)
+        kept = unique(f"d{name}_rows", self.tables)
+        self.tables.add(kept)
+        return Place(kept, tuple((axis,) for axis in axes), exact=True)
 
     def scatter_launch(self, name: str, cut: Slices, value: Value, kept: Place | None = None) -> Launch:
         """A kernel of its own for what the rows that were looked up in a table give back to it."""
         dims = self.graph.dims_of(name)
-        ((_, piece),) = cut
+        _, piece = Slice.counted(cut)
         (index,) = index_leaves(self.graph, self.graph.input(name, (), "float", cut))
         stores = (Store(Place(f"d{name}", dims, cut), value),)
-        layout = Layout(piece.axes, tuple(axis for dim in dims[1:] for axis in dim))
+        layout = Layout(piece.axes, tuple(axis for axis in read_axes(dims, cut) if axis not in piece.axes))
         given = {value: kept} if kept is not None else used_loads(self.graph, self.loads, [value])
         loads = given | {index: leaf_place(self.graph, index)}
-        kernel = f"_{self.operation}_d{name}_kernel"
+        kernel = f"_{self.operation}_{unique(f'd{name}', self.tables)}_kernel"
+        self.tables.add(kernel.removeprefix(f"_{self.operation}_").removesuffix("_kernel"))
         spec = KernelSpec(kernel, layout, loads, stores, when=self.guards[name], scatter=index)
         return Launch(None, (spec,))
 

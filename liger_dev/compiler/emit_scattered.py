@@ -1,5 +1,8 @@
 """The gradient of rows that were looked up in a table in, the kernel that adds them up row by row of the table out."""
 
+from dataclasses import replace
+
+from liger_dev.compiler.ir import Slice
 from liger_dev.compiler.statements import Statements
 from liger_dev.compiler.statements import indented
 
@@ -14,6 +17,8 @@ class ScatteredRows(Statements):
         index = self.spec.scatter
         assert index is not None
         (store,) = self.spec.stores
+        cut = tuple((i, replace(piece, at="own") if piece.at else piece) for i, piece in store.place.slices)
+        row = self.at(replace(store.place, slices=cut), "row", "own")
         name, pointer = self.name_of(index), self.at(self.spec.loads[index], "row", self.name_of(index))
         self.speller.bound[index] = name
         for value in self.spec.loads:
@@ -55,13 +60,13 @@ class ScatteredRows(Statements):
                     "        for first in range(start, tl.minimum(start + SEARCH_ROWS, n_rows), BLOCK_ROWS):",
                     *indented(indented(indented(loads))),
                     f"total = tl.sum({gradient}, axis=0, keep_dims=True)",
-                    f"tl.store({gradient}_ptr + own.to(tl.int64) * n_cols + cols, total, mask=col_mask)",
+                    f"tl.store({row}, total, mask=col_mask)",
                 ]
             ),
         ]
 
     def _is_first(self) -> str:
-        (piece,) = (piece for _, piece in self.spec.stores[0].place.slices)
+        _, piece = Slice.counted(self.spec.stores[0].place.slices)
         return f"(earlier == 0) & (own != {piece.skip})" if piece.skip >= 0 else "earlier == 0"
 
 

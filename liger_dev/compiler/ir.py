@@ -44,6 +44,11 @@ class Slice:
         """Whether it is a whole axis, last element first."""
         return self.step == -1 and self.first == -1 and self.after == self.axes
 
+    @staticmethod
+    def counted(cut: "Slices") -> "tuple[int, Slice]":
+        """The dimension that an input counts the elements of, and its slice."""
+        return next((position, piece) for position, piece in cut if piece.at)
+
     def of(self, inner: "Slice") -> "Slice":
         """The slice `inner` of what this slice reads."""
         assert self.step == 1 or not inner.after, "a start that depends on sizes inside a strided slice"

@@ -202,9 +202,11 @@ def looked_up(state: Lowering, table: Term, index: Any, skip: int = -1) -> Term:
     if set(axes_of(i.dims)) & set(axes_of(table.dims)):
         raise state.refuse("it picks rows by an index along an axis of the table itself")
     state.graph.picks[i.value, table.dims[0][0]] = None
+    own = state.graph.dims_of(value.attr("name")) if value in state.graph.names else table.dims
+    position = own.index(table.dims[0])  # behind dimensions of size 1, perhaps
     piece = Slice(axes_of(i.dims), at=i.value.attr("name"), skip=skip)
     axes = (*axes_of(i.dims), *rest)
-    rows = state.graph.input(value.attr("name"), axes, value.dtype, ((0, piece),))
+    rows = state.graph.input(value.attr("name"), axes, value.dtype, ((position, piece),))
     return result(state, rows, [table], (*i.dims, *table.dims[1:]))
 
 

@@ -20,9 +20,10 @@ from liger_dev.compiler.demands import least_sizes
 from liger_dev.compiler.evaluate import evaluate
 from liger_dev.compiler.evaluate import laid_out
 from liger_dev.compiler.ir import Graph
+from liger_dev.compiler.ir import Slice
 from liger_dev.compiler.ir import Slices
 from liger_dev.compiler.ir import Value
-from liger_dev.compiler.ir import axes_of
+from liger_dev.compiler.layout import read_axes
 from liger_dev.compiler.slices import output_slices
 from liger_dev.errors import Unsupported
 from liger_dev.records import Reference
@@ -189,7 +190,7 @@ def _verify_at(
     leaves = {v: _leaf(graph, v, known, sizes) for v in graph.walk(values) if v.op == "input"}
     for (name, cut, value), got in zip(roots, evaluate(graph, values, leaves, scalars, sizes)):
         if any(piece.at for _, piece in cut):
-            got, cut = _scattered(graph, name, got, cut, tensors, sizes), ()
+            got, cut = _scattered(graph, name, got, cut, tensors, sizes), tuple(s for s in cut if not s[1].at)
         want = laid_out(expected[name], graph.dims_of(name), cut, sizes)
         _compare(reference, graph, name + setting, value, got, want)
     if not setting and all(float(g.abs().max()) < _TOLERANCE for g in gradients.values()):
@@ -228,16 +229,16 @@ def _scattered(
 ) -> torch.Tensor:
     """The gradient of a table from those of the rows that were looked up in it."""
     dims, order = graph.dims_of(name), list(sizes)
-    ((_, piece),) = cut
-    rest = axes_of(dims[1:])
+    position, piece = Slice.counted(cut)
+    rest = tuple(axis for axis in read_axes(dims, cut) if axis not in piece.axes)
     wanted = [order.index(axis) for axis in (*piece.axes, *rest)]
     full = rows.expand([n if axis in (*piece.axes, *rest) else 1 for axis, n in sizes.items()])
     flat = full.permute([*wanted, *(i for i in range(len(order)) if i not in wanted)])
     index = tensors[piece.at].reshape(-1)
-    table = torch.zeros(sizes[dims[0][0]], *(sizes[axis] for axis in rest), dtype=torch.float64)
+    table = torch.zeros(sizes[dims[position][0]], *(sizes[axis] for axis in rest), dtype=torch.float64)
     kept = (index != piece.skip).double().reshape(-1, *[1] * len(rest))
     table.index_add_(0, index, flat.reshape(len(index), *table.shape[1:]) * kept)
-    return laid_out(table, dims, (), sizes)
+    return laid_out(table, (dims[position], *((axis,) for axis in rest)), (), sizes)
 
 
 def _random(graph: Graph, tensor: Tensor, generator: torch.Generator) -> torch.Tensor:

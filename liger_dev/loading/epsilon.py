@@ -13,11 +13,9 @@ def with_epsilon(text: str) -> str:
     """The text of a file with an explicit eps in each call of torch's rms_norm that has none."""
     lines = [line.encode() for line in text.splitlines(keepends=True)]
     calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call) and _lacks_epsilon(node)]
-    for call in sorted(calls, key=lambda c: (c.end_lineno or 0, c.end_col_offset or 0), reverse=True):
-        last = [*call.args, *call.keywords][-1]
-        assert last.end_lineno is not None and last.end_col_offset is not None, "the parser knows where it ends"
-        line, at = lines[last.end_lineno - 1], last.end_col_offset
-        lines[last.end_lineno - 1] = line[:at] + f", {_GIVEN}".encode() + line[at:]
+    ends = [max((_end(part) for part in (*call.args, *(k.value for k in call.keywords)))) for call in calls]
+    for line, column in sorted(ends, reverse=True):
+        lines[line] = lines[line][:column] + f", {_GIVEN}".encode() + lines[line][column:]
     return b"".join(lines).decode()
 
 
@@ -30,3 +28,9 @@ def _lacks_epsilon(call: ast.Call) -> bool:
         and len(call.args) < 4
         and all(k.arg not in ("eps", None) for k in call.keywords)
     )
+
+
+def _end(part: ast.expr) -> tuple[int, int]:
+    """The line and the byte in it where an expression ends."""
+    assert part.end_lineno is not None and part.end_col_offset is not None, "the parser knows where it ends"
+    return part.end_lineno - 1, part.end_col_offset

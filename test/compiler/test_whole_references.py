@@ -368,6 +368,17 @@ RANGES = {"word": "V", "kind": "K"}
 def shared_rows(word, kind, words, kinds, x):
     return words[word] + kinds[kind] + x
 """,
+    # Halves of rows that are looked up, behind a dimension of size 1.
+    "looked_up_halves": """
+SHAPES = {"x": ("B", "T", "D"), "cos": (1, "L", "D"), "position": ("B", "T")}
+DTYPES = {"position": "int"}
+RANGES = {"position": "L"}
+
+
+def looked_up_halves(x, cos, position):
+    chosen, half = cos.squeeze(0)[position], x.shape[-1] // 2
+    return x * chosen + torch.cat((-x[..., half:], x[..., :half]), -1) * chosen.sin()
+""",
     # Where no label is valid the loss is no number, and its gradient 0.
     "ignored_labels": """
 SHAPES = {"logits": ("N", "V"), "labels": ("N",), "weight": ("V",)}
