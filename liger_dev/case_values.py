@@ -173,11 +173,12 @@ def _names(names: list[str]) -> str:
 
 
 def _columns(reference: Reference, batch: Batch) -> str:
-    """The name that tests give the last axis of the first tensor; empty if its size is fixed, unless no other size of
-    the tests would vary: then that of its last axis whose size is not."""
-    last = reference.tensors[0].shape[-1:]
+    """The name that tests give the last axis of the first tensor that holds numbers: indices count rows. Empty if its
+    size is fixed, unless no other size of the tests would vary: then that of its last axis whose size is not."""
+    first = next((t for t in reference.tensors if t.dtype == "float"), reference.tensors[0])
+    last = first.shape[-1:]
     if not batch:
-        last = tuple(axis for axis in reference.tensors[0].shape if isinstance(axis, str))[-1:]
+        last = tuple(axis for axis in first.shape if isinstance(axis, str))[-1:]
     return _axis(last[0]) if last and last[0] in named(reference.tensors) and last[0] not in batch else ""
 
 
@@ -245,7 +246,8 @@ def _input(tensor: Tensor, batch: Batch, columns: str) -> dict[str, str]:
     items = ["*batch", *rest] if has_batch else rest
     shape = "batch" if items == ["*batch"] else f"({', '.join(items)}{',' if len(items) == 1 else ''})"
     calls = {"float": f"randn({shape}, dtype)", "bool": f"randint(2, {shape}).bool()"}
-    high = f"batch[{batch.index(tensor.range)}]" if tensor.range in batch else _axis(tensor.range) or columns or 2
+    unknown = 2 if "mask" in tensor.name else columns or 2
+    high = f"batch[{batch.index(tensor.range)}]" if tensor.range in batch else _axis(tensor.range) or unknown
     return {"name": tensor.name, "call": calls.get(tensor.dtype, f"randint({high}, {shape})")}
 
 

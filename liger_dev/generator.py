@@ -221,7 +221,8 @@ def _exports(
 
     ops, modules, functional = "kernels/ops/__init__.py", "kernels/modules/__init__.py", "kernels/functional.py"
     ops_text = current(ops)
-    for symbol in (profile.function_class_name, f"{name}_backward", f"{name}_forward"):
+    backward = [f"{name}_backward"] if named["differentiable"] else []
+    for symbol in (profile.function_class_name, *backward, f"{name}_forward"):
         ops_text = edits.add_import(ops_text, f"kernels.ops.{name}", symbol, "F401", ops)
     modules_text = edits.add_import(
         current(modules), f"kernels.modules.{name}", profile.module_class_name, "F401", modules

@@ -45,6 +45,7 @@ def values(
         **fields,
         "profile": profile,
         "reference": reference,
+        "differentiable": any(output.dtype not in ("int", "bool") for output in profile.forward_outputs),
         "summary": sentence(reference.summary or profile.forward_computation),
         "computation": sentence(profile.forward_computation),
         "tensors": [_tensor(tensor, profile) for tensor in reference.tensors],

@@ -2,7 +2,9 @@
 
 from typing import Any
 
+from liger_dev.axes import multiples
 from liger_dev.axes import named
+from liger_dev.axes import part_of
 from liger_dev.compiler.formulas import formula
 from liger_dev.compiler.formulas import gradient_roots
 from liger_dev.compiler.host import Host
@@ -151,8 +153,12 @@ def _module(host: Host) -> dict[str, Any]:
 def _benchmark(host: Host) -> dict[str, Any]:
     axes = named(host.reference.tensors)
     largest = max(host.reference.tensors, key=lambda t: len([a for a in t.shape if isinstance(a, str)]))
-    variable = [a for a in largest.shape if isinstance(a, str)][-1]
-    _, label, sizes = _AXES.get(variable, ("", f"size of {variable}", [1024, 2048, 4096, 8192, 16384]))
+    last = [a for a in largest.shape if isinstance(a, str)][-1]
+    part = part_of(last)
+    variable = part[0] if part else last
+    _, label, usual = _AXES.get(variable, ("", f"size of {variable}", [1024, 2048, 4096, 8192, 16384]))
+    multiple = multiples(host.reference.tensors).get(variable, 1)
+    sizes = [-(-size // multiple) * multiple for size in usual]
     others = [axis for axis in axes if axis != variable]
     fallback = max(1, round((2**25 / 4096) ** (1 / max(1, len(others)))))
     return {

@@ -7,6 +7,7 @@ import torch
 from liger_dev.compiler.lowering import Lowering
 from liger_dev.compiler.lowering import Row
 from liger_dev.compiler.lowering import Term
+from liger_dev.compiler.lowering import as_float
 from liger_dev.compiler.lowering import hint
 
 
@@ -16,6 +17,9 @@ def filled(state: Lowering, number: Any) -> Term:
     kind = bool if dtype == torch.bool else float if dtype.is_floating_point else int
     sizes = state.node.meta["val"].shape
     dims = tuple(_static(state, size) if isinstance(size, int) else state.axis_of_size(hint(size)) for size in sizes)
+    if isinstance(number, torch.fx.Node):  # made of a size
+        value = state.term(number).value
+        return Term(as_float(state.graph, value) if kind is float else value, dims)
     return Term(state.number(kind(number)), dims)
 
 

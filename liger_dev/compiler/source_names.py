@@ -79,7 +79,8 @@ class SourceMap:
             case ast.Name(id=name):
                 for statement in self.statements:
                     if _target(statement) == name and isinstance(statement, ast.Assign):
-                        return self._dtype_owner(statement.value) if not isinstance(statement.value, ast.Name) else name
+                        plain = isinstance(statement.value, ast.Name)
+                        return name if plain else self._dtype_owner(statement.value) or name  # a tensor, perhaps
                 return name
         return ""
 

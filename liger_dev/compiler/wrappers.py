@@ -218,6 +218,8 @@ def backward_lines(host: Host, gradients: Sequence[str], given: dict[str, str] |
     `given` collects what it takes as arguments beside tensors: names of sizes by axis, of dtypes by their text.
     """
     graph = host.graph
+    if not gradients:
+        return []
     if host.plan.fused:
         return _fused_backward_lines(host)
     dims = {f"d{o.name}": o.dims for o in graph.outputs}

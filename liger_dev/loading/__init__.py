@@ -16,7 +16,6 @@ from liger_dev.errors import BadInput
 from liger_dev.loading.benchmark_file import benchmark_operation
 from liger_dev.loading.benchmark_file import is_benchmark
 from liger_dev.loading.choices import with_choices
-from liger_dev.loading.epsilon import with_epsilon
 from liger_dev.loading.expression import expression_text
 from liger_dev.loading.frozen import detached
 from liger_dev.loading.frozen import detached_text
@@ -44,6 +43,7 @@ from liger_dev.loading.signature import Arguments
 from liger_dev.loading.signature import parameters_of
 from liger_dev.loading.signature import public_name
 from liger_dev.loading.signature import read_signature
+from liger_dev.loading.spelled import spelled_out
 from liger_dev.loading.usual_shapes import Shape
 from liger_dev.records import Reference
 from liger_dev.records import Source
@@ -78,7 +78,7 @@ def is_printed(source: Source, reference: Reference) -> bool:
 
 def _from_file(name: str, source: Source, folder: Path, said: tuple[str, ...]) -> Reference:
     place = Place(source.origin, folder / f"source_{name}.py")
-    source = replace(source, text=with_epsilon(source.text))
+    source = replace(source, text=spelled_out(source.text))
     constants = read_constants(source.text, source.origin)
     with users_code("the file fails", place):
         module = import_file(source.text, place.path)

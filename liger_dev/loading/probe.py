@@ -1,5 +1,6 @@
 """An operation in, its shapes and a verdict out: it is run on small inputs to see that it can be compiled at all."""
 
+import contextlib
 import math
 
 from dataclasses import replace
@@ -83,6 +84,14 @@ def give_shapes(operation: Operation, given: dict[str, Shape], larger: bool = Tr
     Raises:
         BadInput: a shape is for an unknown tensor, or no usual shapes fit; the message shows how to give them.
     """
+    for first in (False, True):
+        apart = {name: _apart(shape, first) for name, shape in given.items()}
+        if apart != given:
+            with contextlib.suppress(BadInput):
+                shaped_apart = give_shapes(operation, apart, larger)
+                shown = ", ".join(f"{n} ({', '.join(map(str, s))})" for n, s in apart.items() if s != given[n])
+                note = f"an axis that is named twice in one shape need not be as long both times: {shown}"
+                return replace(shaped_apart, assumptions=(*shaped_apart.assumptions, note))
     names = [tensor.name for tensor in operation.tensors]
     unknown = [name for name in given if name not in names]
     if unknown:
@@ -112,6 +121,15 @@ def give_shapes(operation: Operation, given: dict[str, Shape], larger: bool = Tr
     if missing:
         raise BadInput(f"no usual shapes fit: {failure.what}", failure.where, f"give shapes, for example {example}")
     raise failure
+
+
+def _apart(shape: Shape, first: bool) -> Shape:
+    """A shape whose axes have a name each: the later ones of the same name, or the earlier ones, get another."""
+    order = list(reversed(shape)) if first else list(shape)
+    names: list[str | int] = []
+    for axis in order:
+        names.append(f"{axis}_{names.count(axis) + 1}" if isinstance(axis, str) and axis in names else axis)
+    return tuple(reversed(names)) if first else tuple(names)
 
 
 def _with_larger_axis(operation: Operation) -> Operation | None:
@@ -203,7 +221,10 @@ def _has_gradient(operation: Operation) -> bool:
     tensors = samples(operation)
     floats = [tensor.requires_grad_() for tensor in tensors.values() if tensor.is_floating_point()]
     result = run(operation, tensors)
-    outputs = [o for o in (result if isinstance(result, tuple | list) else [result]) if o.requires_grad]
+    results = result if isinstance(result, tuple | list) else [result]
+    outputs = [o for o in results if o.requires_grad]
+    if not any(o.is_floating_point() for o in results):
+        return True  # positions, counts and truth values have none
     if not outputs:
         raise BadInput(
             "no gradient flows from the output to any input", where, "the operation has to be differentiable"

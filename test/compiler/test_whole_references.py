@@ -368,16 +368,40 @@ RANGES = {"word": "V", "kind": "K"}
 def shared_rows(word, kind, words, kinds, x):
     return words[word] + kinds[kind] + x
 """,
-    # Halves of rows that are looked up, behind a dimension of size 1.
-    "looked_up_halves": """
-SHAPES = {"x": ("B", "T", "D"), "cos": (1, "L", "D"), "position": ("B", "T")}
-DTYPES = {"position": "int"}
-RANGES = {"position": "L"}
+    # The cast is to the dtype of a tensor that has none of its own.
+    "cast_like_a_sum": """
+SHAPES = {"x": ("B", "H"), "residual": ("B", "H")}
 
 
-def looked_up_halves(x, cos, position):
-    chosen, half = cos.squeeze(0)[position], x.shape[-1] // 2
-    return x * chosen + torch.cat((-x[..., half:], x[..., :half]), -1) * chosen.sin()
+def cast_like_a_sum(x, residual):
+    x_2 = x + residual
+    return x_2.float().square().type_as(x_2)
+""",
+    "positions": """
+SHAPES = {"x": ("B", "T", "H")}
+
+
+def positions(x):
+    return torch.argmax(x, dim=1), torch.argmin(x, dim=-1)
+""",
+    "replaced_elements": """
+SHAPES = {"x": ("N", "C"), "target": ("N",)}
+DTYPES = {"target": "int"}
+RANGES = {"target": "C"}
+
+
+def replaced_elements(x, target, smoothing: float = 0.1):
+    wanted = torch.zeros_like(x).fill_(smoothing / (x.size(1) - 1))
+    wanted.scatter_(1, target.data.unsqueeze(1), 1.0 - smoothing)
+    return -(wanted * x.log_softmax(1)).sum(1).mean()
+""",
+    "given_statistics": """
+SHAPES = {"x": ("N", "C", "L"), "mean": ("C",), "var": ("C",), "weight": ("C",)}
+
+
+def given_statistics(x, mean, var, weight):
+    y = F.batch_norm(x, mean.detach(), var.square().detach(), weight, None, training=False, eps=1e-3)
+    return y + F.batch_norm(x, None, None, weight, training=True)
 """,
     # Where no label is valid the loss is no number, and its gradient 0.
     "ignored_labels": """
