@@ -389,6 +389,13 @@ def _number_row(make: Callable[[Graph, Value, Value], Value]) -> Row:
     return row
 
 
+def _product_of_sizes(g: Graph, a: Value, b: Value) -> Value:
+    """The number of elements over the axes of both, where both are sizes."""
+    if a.op == b.op == "size" and not {*a.attr("over")} & {*b.attr("over")}:
+        return g.size((*a.attr("over"), *b.attr("over")))
+    return g.mul(a, b)
+
+
 def _size_root(state: Lowering, size: Any) -> Value:
     return state.graph.make("sqrt", as_float(state.graph, state.term(size).value))
 
@@ -456,7 +463,7 @@ SHAPES: dict[str, Row] = {
     "sym_float": lambda state, size: state.term(size).value,
     "_sym_sqrt": _size_root,
     "<built-in function pow>": _size_power,
-    "<built-in function mul>": _number_row(Graph.mul),
+    "<built-in function mul>": _number_row(_product_of_sizes),
     "<built-in function add>": _number_row(Graph.add),
     "<built-in function sub>": _number_row(Graph.sub),
     "<built-in function floordiv>": _number_row(Graph.div),

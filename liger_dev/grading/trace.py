@@ -35,7 +35,7 @@ _LOOKS = frozenset(
 )
 # Allowed on what kernels wrote: the last step over one partial result a program.
 _FINISHING = frozenset(("sum",))
-_ON_SCALARS = frozenset(("div", "mul", "add", "sub", "neg", "clamp_min", "clamp_max", "clamp"))
+_ON_SCALARS = frozenset("div mul add sub rsub neg reciprocal clamp_min clamp_max clamp".split())
 
 
 @dataclass
