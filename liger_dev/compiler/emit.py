@@ -117,6 +117,8 @@ class WholeRows(Statements):
         made = {line: self._rows_in(v) for line in (*self.block.loads, *body[:end]) if (v := self._target(line))}
         after = _words([*body[end:], *self.block.tail])
         *held, kept = [line for line, rows in made.items() if rows and self.assigned_name(line) in after] or [""]
+        reduced = _words([line.partition(" = ")[2] for line in body[:end]])
+        held = [line for line in held if self.assigned_name(line) in reduced]
         held = [line for line in held if len(made[line]) == 1 and not made[line] & made[kept]]
         if not held:
             return
