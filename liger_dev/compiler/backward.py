@@ -72,6 +72,7 @@ class _Backward:
         self.cuts: dict[Value, Slices] = {}
         self.added: set[Value] = set()
         self.tables: set[str] = set()
+        self.parts: set[Value] = set()
         owners = dict.fromkeys(graph.gradient_owners.values())
         several = len(owners) > 1 or any(value.op == "const" for value in graph.gradients.values())
         self.guards = {name: f"NEEDS_D{name.upper()}" if several else "" for name in owners}
@@ -79,7 +80,7 @@ class _Backward:
     def launches(self) -> list[Launch]:
         tiles, sums, scattered = self.sorted_gradients()
         steps, left = self.steps(tiles, sums, [])
-        alone = [self.summed_alone(value) for value in left]
+        alone = [self.summed_alone(value) for value in left if value.args[0] not in self.parts]
         if any(self.reductions(value) for value in alone):
             steps, left = self.steps(tiles, sums, alone)
         self.added = self.later([*(v for step in steps for v in step.sums), *left])
@@ -90,10 +91,31 @@ class _Backward:
             suffixes.add(suffix)
             launches.append(self.tile_launch(f"_{self.operation}{suffix}_backward_kernel", step))
         kept = [s for step in steps for s in step.stores if s.place.exact]
+        by_rows: dict[Layout, list[KernelSpec]] = {}
         for value in left:
             own = {s.value: s.place for s in kept if s.guard in ("", self.guards[self.owner[value]])}
-            launches.append(self.sum_launch(value, {**self.loads, **own}))
+            launch = self.sum_launch(value, {**self.loads, **own})
+            whole = not any(s.add or s.place.slices for s in launch.looped[0].stores)
+            if value.args[0] in self.parts and whole:
+                by_rows.setdefault(launch.looped[0].layout, []).append(launch.looped[0])
+            else:
+                launches.append(launch)
+        launches += [Launch(None, (self.together(specs),)) for specs in by_rows.values()]
         return [*launches, *scattered]
+
+    def together(self, specs: list[KernelSpec]) -> KernelSpec:
+        """One kernel for small sums of the same rows: each would take 2 to 3 us to do next to nothing."""
+        first, *others = specs
+        if not others:
+            return first
+        stores = tuple(replace(s, guard=spec.when) for spec in specs for s in spec.stores)
+        return replace(
+            first,
+            name=f"_{self.operation}_{'_'.join(s.place.name for s in stores)}_kernel",
+            loads={value: place for spec in specs for value, place in spec.loads.items()},
+            stores=stores,
+            when=" or ".join(spec.when for spec in specs),
+        )
 
     def later(self, sums: list[Value]) -> set[Value]:
         """Of sums in the order in which they are taken, those that are added to an earlier part of their gradient."""
@@ -173,8 +195,35 @@ class _Backward:
             if homes:
                 homes[0][0].sums.append(homes[0][1])
             else:
-                left.append(value)
+                left.append(self.row_by_row(value, steps) or value)
         return steps, left
+
+    def row_by_row(self, value: Value, steps: list[_Step]) -> Value | None:
+        """A sum over columns and some of the rows as a sum of rows: a kernel that has these rows anyway stores what each
+        gives, and only that is read again.
+
+        InstanceNorm's backward, 8192 rows of 4096 columns on an H200: 0.059 ms, with kernels of their own 0.189.
+        """
+        whole = self.summed_alone(value)
+        for step in steps:
+            layout = self.layout(step)
+            cols, over = set(layout.cols), set(whole.attr("over"))
+            rows = whole.axes | over - cols
+            if layout.flat or not cols < over or rows != {*layout.rows} or not cols <= whole.args[0].axes:
+                continue
+            if self.reduces_elsewhere(whole, step, layout):
+                continue
+            part = self.graph.make("sum", whole.args[0], over=tuple(sorted(cols)))
+            if value in self.graph.names:
+                name_in_two_steps(self.graph, value)
+            # Always: gradients share parts, and the kernels that add them up.
+            store = Store(row_place(self.graph, part), part)
+            step.stores = (*(s for s in step.stores if s.value is not part), store)
+            self.parts.add(part)
+            total = self.graph.make("sum", part, over=tuple(sorted(over - cols)))
+            self.owner[total], self.cuts[total] = self.owner[value], self.cuts[value]
+            return total
+        return None
 
     def guard_of(self, value: Value, sums: Iterable[Value]) -> str:
         """The guard of a row value that the sums of one gradient need; none if several do."""
@@ -205,7 +254,8 @@ class _Backward:
     def layout(self, step: _Step) -> Layout:
         roots = [s.value for s in step.stores]
         loaded = [step.loads[v].axes for v in self.graph.walk(roots, step.loads) if v in step.loads]
-        return choose_layout(self.graph, roots, step.loads, [*(s.place.axes for s in step.stores), *loaded])
+        tensors = [*(s.place.axes for s in step.stores), *loaded]
+        return choose_layout(self.graph, roots, step.loads, tensors, self.cols)
 
     def fits(self, value: Value, step: _Step) -> bool:
         """Whether a program that strides over rows can keep its part of this sum."""
@@ -249,7 +299,7 @@ class _Backward:
 
     def tile_launch(self, name: str, step: _Step) -> Launch:
         accumulators = tuple(self.accumulator(v) for v in step.sums)
-        single = tile_spec(self.graph, name, step.loads, step.stores, accumulators)
+        single = tile_spec(self.graph, name, step.loads, step.stores, accumulators, self.cols)
         rows = single.layout
         single = replace(single, layout=replace(rows, groups=step.groups))
         if in_pieces(self.graph, single):
@@ -292,7 +342,7 @@ class _Backward:
     def sum_launch(self, value: Value, loads: Loads) -> Launch:
         """A kernel of its own for a sum: what is left are its rows, what is summed its columns."""
         name = self.owner[value]
-        whole = self.summed_alone(value)
+        whole = value if value.args[0] in self.parts else self.summed_alone(value)
         operand, over = whole.args[0], set(whole.attr("over"))
         order = memory_order(self.graph, whole.axes | over)
         dims = self.graph.dims_of(name)

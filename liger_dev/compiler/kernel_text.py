@@ -8,10 +8,10 @@ class KernelText:
     """A kernel as text. `pointers` are its tensor arguments in order, `sizes` the axes whose sizes it takes beside
     rows and columns, `scalars` the reference's scalar arguments, `flags` its constexprs, `statics` the arguments of the
     reference that it branches on, `absent` the pointers that one setting of these has no tensor for; `reloads`: it
-    takes RELOAD too; `late`: it takes LATE; `lean`: it does, and keeps no more than one tensor's row until
-    then: how many tensors rows share; `holds`: how many
-    tensors' rows it keeps in registers, or reads twice where it is looped; `again`: it reads some of these again after its
-    reductions; `unfused`: it rounds each product."""
+    takes RELOAD too; `late`: it takes LATE; `lean`: it does, and keeps no more than one tensor's row until then: how
+    many tensors rows share; `holds`: how many tensors' rows it keeps in registers, or reads twice where it is looped;
+    `at_once`: how many tensors a looped one reads at once; `online`: it keeps a maximum and a sum of exponentials;
+    `again`: it reads some of these again after its reductions; `unfused`: it rounds each product."""
 
     name: str
     pointers: tuple[str, ...]
@@ -22,6 +22,8 @@ class KernelText:
     statics: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
     reloads: bool = False
+    at_once: int = 0
+    online: bool = False
     late: bool = False
     lean: int = 0
     holds: int = 0

@@ -2,6 +2,7 @@
 
 from liger_dev.compiler.host import Host
 from liger_dev.compiler.ir import Slice
+from liger_dev.compiler.kernel_text import KernelText
 from liger_dev.compiler.layout import Layout
 from liger_dev.compiler.naming import unique
 from liger_dev.compiler.schedule import Accumulator
@@ -140,6 +141,7 @@ def _persistent_settings(host: Host, spec: KernelSpec, stage: str, shapes: Shape
     sums = "" if spec.pieces else f", sums={_columns_of_sums(spec)}"
     shared = sum(1 for value in spec.loads if spec.layout.kind(value) == "col") + bool(spec.layout.groups)
     sums += f", shared={shared}" if sums and shared > 1 else ""
+    sums += ", strided=True" if sums and strided(spec) else ""
     return [
         f"BLOCK_ROWS, BLOCK_COLS, NUM_STAGES, num_warps, {'_' if host.options.programs_per_sm else 'per_sm'} = {kind}_settings(",
         f"    n_cols, {_loaded(spec)}{sums}{most}{chosen}",
@@ -210,13 +212,21 @@ def _index(piece: Slice, shapes: Shapes) -> str:
 def _settings(host: Host, spec: KernelSpec, stage: str) -> str:
     chosen = host.options.settings(stage)
     one_row = ", max_rows=1" if not spec.layout.rows and "max_rows" not in chosen else ""
-    if not spec.looped:
-        text = host.texts[spec.name]
-        kept = ", late=True" if text.lean else ", again=True" if text.again else ""
-        kept += f", shared={text.lean}" if text.lean > 1 else ""
-        return f"row_settings({'min(n_cols, PIECE_COLS)' if spec.pieces else 'n_cols'}{one_row}{chosen}{kept})"
-    two = ", tensors=2" if host.texts[spec.name].holds == 2 else ""
-    return "column_settings(n_rows, n_cols)" if strided(spec) else f"loop_settings(n_cols{one_row}{two})"
+    text = host.texts[spec.name]
+    if spec.looped:
+        return "column_settings(n_rows, n_cols)" if strided(spec) else f"loop_settings(n_cols{one_row}{_several(text)})"
+    if strided(spec) and not spec.pieces:
+        return f"strided_settings(n_cols{one_row}{chosen})"
+    kept = ", late=True" if text.lean else ", again=True" if text.again else ""
+    kept += f", shared={text.lean}" if text.lean > 1 else ""
+    return f"row_settings({'min(n_cols, PIECE_COLS)' if spec.pieces else 'n_cols'}{one_row}{chosen}{kept})"
+
+
+def _several(text: KernelText) -> str:
+    """What `loop_settings` is told of a kernel that goes over several tensors at once."""
+    if text.at_once < 2:
+        return ""
+    return ", tensors=2" + ("" if text.holds < 2 else f", num_warps={16 if text.online else 32}")
 
 
 def _loaded(spec: KernelSpec) -> str:

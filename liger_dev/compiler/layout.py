@@ -229,12 +229,16 @@ def memory_order(graph: Graph, axes: Axes) -> tuple[str, ...]:
 
 
 def choose_layout(
-    graph: Graph, roots: Iterable[Value], stop: Iterable[Value], tensors: Iterable[tuple[str, ...]]
+    graph: Graph,
+    roots: Iterable[Value],
+    stop: Iterable[Value],
+    tensors: Iterable[tuple[str, ...]],
+    together: Axes = frozenset(),
 ) -> Layout:
     """The layout of a kernel that computes `roots`; `tensors` are the axes, in memory order, of what it loads and stores.
 
-    Columns are the axes that its reductions go over; without reductions the last axis, or everything (flat) when all
-    tensors lie alike.
+    Columns are the axes that its reductions go over; without reductions the last axis, with others of those `together`
+    that no tensor has without it, or everything (flat) when all tensors lie alike.
     """
     roots, stop, tensors = list(roots), set(stop), list(tensors)
     values = graph.walk(roots, stop)
@@ -245,11 +249,19 @@ def choose_layout(
     alike = all(tensor in ((), order) for tensor in tensors) and not any(_leaves_axis(v) for v in values)
     if not reduced and alike:
         return Layout((), order, True)
-    cols = min(reduced, key=len) if reduced else frozenset(order[-1:])
+    cols = min(reduced, key=len) if reduced else _last_columns(order, tensors, together)
     for value in values:
         if value.op in SCANS and value not in stop and along(value) != cols:
             raise Unsupported("a running sum beside reductions along other axes", graph.line_of(value))
     return Layout(tuple(a for a in order if a not in cols), tuple(a for a in order if a in cols))
+
+
+def _last_columns(order: tuple[str, ...], tensors: list[tuple[str, ...]], together: Axes) -> Axes:
+    for first in range(len(order) - 1):
+        run = frozenset(order[first:])
+        if run <= together and all(run & {*tensor} in (frozenset(), run) for tensor in tensors):
+            return run
+    return frozenset(order[-1:])
 
 
 def _leaves_axis(value: Value) -> bool:

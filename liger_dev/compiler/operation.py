@@ -171,6 +171,7 @@ _HELPERS = (
     "scalable",
     "scale_in_place",
     "sm_count",
+    "strided_settings",
     "sum_partials",
     "tuned",
 )

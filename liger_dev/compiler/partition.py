@@ -13,6 +13,8 @@ from liger_dev.compiler.layout import along
 from liger_dev.compiler.layout import memory_order
 from liger_dev.compiler.layout import split_reductions
 from liger_dev.compiler.naming import name_in_two_steps
+from liger_dev.compiler.sections import reduce_by_sections
+from liger_dev.compiler.sections import section_axes
 from liger_dev.compiler.slices import pieces_of
 from liger_dev.compiler.staging import Staging
 from liger_dev.compiler.staging import stage
@@ -56,6 +58,10 @@ def partition(graph: Graph, saved: Iterable[str] | None = None) -> Plan:
         ProfileRefused: backward can't do without a tensor that `saved` leaves out, or a name is unknown.
     """
     cols = _columns(graph)
+    section = section_axes(graph, cols)
+    if section:
+        reduce_by_sections(graph, section)
+        cols = section
     _split(graph, cols)
     outputs = [value for output in graph.outputs for value in pieces_of(output)]
     totals = row_totals(graph, outputs, (), cols)

@@ -168,9 +168,8 @@ def forward_launches(graph: Graph, plan: Plan, operation: str) -> list[Launch]:
     for own, available in steps:
         suffix = "" if len(steps) == 1 else unique(f"_{own[0].place.name}", suffixes)
         suffixes.add(suffix)
-        spec = tile_spec(
-            graph, f"_{operation}{suffix}_{'kernel' if plan.fused else 'forward_kernel'}", available, own, ()
-        )
+        name = f"_{operation}{suffix}_{'kernel' if plan.fused else 'forward_kernel'}"
+        spec = tile_spec(graph, name, available, own, (), plan.cols)
         if plan.fused:
             spec = replace(spec, optional={**spec.optional, plan.fused.upstream: 1.0})
         rows_only = bool(plan.fused) or bool(plan.host) and not stores_tiles(spec)
@@ -338,11 +337,12 @@ def tile_spec(
     loads: dict[Value, Place],
     stores: tuple[Store, ...],
     accumulators: tuple[Accumulator, ...],
+    together: Axes,
 ) -> KernelSpec:
     roots = [*(s.value for s in stores), *(a.operand for a in accumulators)]
     used = used_loads(graph, loads, roots)
     tensors = [*(place.axes for place in used.values()), *(s.place.axes for s in stores)]
-    layout = choose_layout(graph, [s.value for s in stores], loads, tensors)
+    layout = choose_layout(graph, [s.value for s in stores], loads, tensors, together)
     return KernelSpec(name, layout, used, stores, accumulators, optional_loads(graph))
 
 

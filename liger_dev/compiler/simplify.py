@@ -1,8 +1,8 @@
 """Gradients as reverse mode leaves them in, the form that a person would write out.
 
 Products are seen as factors with powers, sums as signed terms. What is done: like terms merge, common factors come
-out, factors leave sums they are constant in, sums that cancel vanish (`sum(x - mean(x)) = 0`), and products that
-forward already computes are used again (`x_hat` for `x * rstd`), which is also what keeps small numbers accurate.
+out, factors leave sums they are constant in, sums that cancel vanish (`sum(x - mean(x)) = 0`), and products and sums
+that forward already computes are used again (`x_hat` for `x * rstd`), which is also what keeps small numbers accurate.
 """
 
 from collections.abc import Iterable
@@ -61,8 +61,11 @@ class _Pass:
         order = sorted(self.forward, key=lambda v: v.index)
         self.whole = {v for v in self.forward if v in graph.names}
         self.reusable = [v for v in order if v.op in ("mul", "div") and self.normalises(v)]
+        self.totals: dict[frozenset[Product], Value] = {}
         self.whole.update(self.reusable)
         self.whole.update(v for v in graph.names if v not in self.forward and self.is_incoming(v))
+        for value in (v for v in order if v.op in ("add", "sub")):
+            self.totals.setdefault(_unordered(self.operands(value)), value)
 
     def normalises(self, value: Value) -> bool:
         """Whether a forward product is one tile times row values: `x * rstd`."""
@@ -186,15 +189,20 @@ class _Pass:
         result: Value | None = None
         coefficient = product.coefficient
         sign, size = (-1.0, -coefficient) if coefficient < 0 else (1.0, coefficient)
+        # A quotient of scalars is taken once, where it spares one of each element: JSD and its gradients, 4096 rows of
+        # 128256 columns, take 2.14 ms on an H200 with the latter, 1.66 with the former.
+        divides = any(p < 0 for _, p in scalars) and all(p > 0 for _, group in ordered for _, p in group)
+        apart = divides and home is None and bool(widest & self.reduced) and len(scalars) + (size != 1.0) > 1
         for axes, group in ordered:
             powers = sorted(group, key=self.rank)
             lead = 1.0
-            if axes == home or (home is None and axes == ordered[0][0]):
+            if not apart and (axes == home or (home is None and axes == ordered[0][0])):
                 lead, powers = size, [*powers, *scalars]
             part = self.quotient(lead, powers)
             result = part if result is None else self.join(result, part)
-        if result is None:
-            result = self.quotient(size, scalars)
+        if result is None or apart:
+            part = self.quotient(size, scalars)
+            result = part if result is None else self.join(result, part)
         return g.neg(result) if sign < 0 else result
 
     def rank(self, factor: tuple[Value, int]) -> int:
@@ -221,6 +229,11 @@ class _Pass:
 
     # Sums
 
+    def operands(self, value: Value) -> list[Product]:
+        """The two terms of a sum or difference, whether or not they are sums themselves."""
+        a, b = map(self.factors, value.args)
+        return [a, b if value.op == "add" else Product(-1.0, ()) * b]
+
     def terms(self, value: Value) -> list[Product]:
         if value not in self.whole and value not in self.forward:
             match value.op:
@@ -246,6 +259,10 @@ class _Pass:
             return self.graph.const(0.0)
         if len(left) == 1:
             return self.product(left[0])
+        for sign in (1.0, -1.0):
+            known = self.totals.get(_unordered(Product(sign, ()) * t for t in left))
+            if known is not None:
+                return self.product(Product(sign, ()) * _single(known))
         common = _common(left)
         if not common.powers and common.coefficient == 1.0:
             return self.chain(self.grouped(left))
@@ -342,6 +359,11 @@ class _Pass:
 
 def _single(value: Value) -> Product:
     return Product(1.0, ((value, 1),))
+
+
+def _unordered(terms: Iterable[Product]) -> frozenset[Product]:
+    """Terms of a sum as a key that their order, and that of their factors, is no part of."""
+    return frozenset(Product(t.coefficient, tuple(sorted(t.powers, key=lambda f: f[0].index))) for t in terms)
 
 
 def _common(terms: Iterable[Product]) -> Product:

@@ -62,6 +62,8 @@ class Statements(Needs):
         self.block = Block()
         self.assigned: dict[str, Value] = {}
         self.reloads = False
+        self.at_once = 0
+        self.online = False
         self.late = False
         self.lean = 0
         self.holds = 0
@@ -291,6 +293,8 @@ class Statements(Needs):
             (*flags, *self.spec.guards),
             tuple(lines),
             reloads=self.reloads,
+            at_once=self.at_once,
+            online=self.online,
             late=self.late,
             lean=self.lean,
             holds=self.holds,

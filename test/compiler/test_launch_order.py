@@ -128,7 +128,27 @@ def test_launches(body, shapes, forward, backward):
         ),
         ("modulated_rms_norm", [("BT", "H", "y", "rstd")], [("BT", "H", "dx", "dweight", "dscale")]),
         ("gated_residual", [("BT", "H", "y")], [("BT", "H", "dresidual", "dx", "dgate")]),
-        ("dice_loss", [("B", "YX", "overlap", "total", "difference")], [("BY", "X", "dlogits")]),
+        ("dice_loss", [("B", "YX", "overlap", "total", "difference")], [("B", "YX", "dlogits")]),
+        # Sections, which are channels, then groups of these, then elements; a gradient that is a sum of rows of another.
+        (
+            "group_norm",
+            [
+                ("BC_0C_1", "T", "sum_x", "section_mean", "section_squares"),
+                ("BC_0", "C_1", "mean", "rstd"),
+                ("BC_0C_1", "T", "y"),
+            ],
+            [
+                ("BC_0C_1", "T", "product", "product_2", "row_dweight", "row_dbias"),
+                ("BC_0", "C_1", "mean_product", "mean_product_2"),
+                ("BC_0C_1", "T", "dx"),
+                ("C_0C_1", "B", "dweight", "dbias"),
+            ],
+        ),
+        (
+            "instance_norm",
+            [("BC", "T", "y", "sum_x", "rstd")],
+            [("BC", "T", "dx", "row_dweight", "row_dbias"), ("C", "B", "dweight", "dbias")],
+        ),
         (
             "global_response_norm",
             [("BC", "T", "norm"), ("B", "C", "shifted", "response"), ("BT", "C", "y")],

@@ -219,3 +219,15 @@ def test_simplifying_twice_changes_nothing():
         before = dict(graph.gradients)
         simplify(graph)
         assert graph.gradients == before, name
+
+
+def test_a_quotient_of_scalars_is_taken_once():
+    graph = op_graph("x: torch.Tensor", "y = (x.square() * 3.0).sum(-1).mean()\nreturn y", x=ROWS)
+    assert first_line(graph, "x") == "dx = x * (6 * dy / (B * T))"
+
+
+def test_a_sum_that_forward_has_is_used_with_the_other_sign_too():
+    """In JSD's gradient (-p - q) / (p + q) is -1, which cancels: what is left is forward's own term."""
+    graph = catalogue_graph("jsd")
+    text = formula(graph, "dlog_q", gradient(graph, "log_q"))
+    assert "dlog_q_bounded = student_term * " in text and "1 +" not in text

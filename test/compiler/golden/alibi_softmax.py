@@ -367,7 +367,7 @@ def alibi_softmax_backward(dy, x, slope, row_max, denominator, scale, needs_dx=T
                 enable_fp_fusion=False,
             )
     else:
-        BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols, tensors=2)
+        BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols, tensors=2, num_warps=32)
         # No fused multiply-add: products are rounded as their row's maximum is, which is subtracted from them.
         with device_guard(dy.device):
             _alibi_softmax_backward_looped_kernel[(cdiv(n_rows, BLOCK_ROWS),)](

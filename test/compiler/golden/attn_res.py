@@ -31,6 +31,7 @@ from kernels.ops.utils import piece_settings
 from kernels.ops.utils import row_settings
 from kernels.ops.utils import row_shape
 from kernels.ops.utils import sm_count
+from kernels.ops.utils import strided_settings
 from kernels.ops.utils import sum_partials
 
 
@@ -343,7 +344,7 @@ def attn_res_forward(values, query, weight, eps):
     n_rows, n_cols = values.shape[-3] * values.shape[-2], values.shape[-4]
     shares = torch.empty(values.shape[:-1].numel(), dtype=torch.float32, device=values.device)
     if n_cols <= LONG_ROW:
-        BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
+        BLOCK_ROWS, BLOCK_COLS, num_warps = strided_settings(n_cols)
         with device_guard(values.device):
             _attn_res_shares_forward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
                 scores, shares, n_rows, n_cols, BLOCK_ROWS=BLOCK_ROWS, BLOCK_COLS=BLOCK_COLS, num_warps=num_warps

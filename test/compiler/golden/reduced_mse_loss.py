@@ -1,7 +1,7 @@
 """Squared error, loss = (x - target)^2, its mean, its sum, or as it is.
 
     loss = sum[N](sum_loss) / (H * N), where sum_loss = sum[H](loss)
-    dx = 2 * (x - target) * dloss / (H * N)
+    dx = (x - target) * (2 * dloss / (H * N))
     dtarget = -dx
     reduction="none":
     loss = (x - target) * (x - target)
@@ -86,7 +86,7 @@ def _reduced_mse_loss_backward_kernel(
     target = tl.load(target_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
 
     if reduction == "mean":
-        dx = 2.0 * (x - target) * dloss / n_elements
+        dx = (x - target) * (2.0 * dloss / n_elements)
     elif reduction == "none":
         dx = 2.0 * dloss * (x - target)
     else:
@@ -133,7 +133,7 @@ def reduced_mse_loss_forward(x, target, reduction):
         loss = torch.empty_like(x, dtype=torch.float32)
     else:
         sum_loss = torch.empty(n_rows, dtype=torch.float32, device=x.device)
-        BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)
+        BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols, tensors=2)
     with device_guard(x.device):
         if reduction == "none":
             _reduced_mse_loss_none_forward_kernel[(cdiv(n_elements, BLOCK_SIZE),)](

@@ -190,7 +190,7 @@ def softmax_backward(dy, y):
                 dy, y, dx, n_rows, n_cols, BLOCK_ROWS=BLOCK_ROWS, BLOCK_COLS=BLOCK_COLS, num_warps=num_warps
             )
     else:
-        BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols, tensors=2)
+        BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols, tensors=2, num_warps=32)
         with device_guard(dy.device):
             _softmax_backward_looped_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
                 dy, y, dx, n_rows, n_cols, BLOCK_ROWS=BLOCK_ROWS, BLOCK_COLS=BLOCK_COLS, num_warps=num_warps

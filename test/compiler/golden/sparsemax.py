@@ -187,7 +187,7 @@ def sparsemax_backward(dy, x, row_max, threshold):
                 num_warps=num_warps,
             )
     else:
-        BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols, tensors=2)
+        BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols, tensors=2, num_warps=32)
         with device_guard(dy.device):
             _sparsemax_backward_looped_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
                 dy,
