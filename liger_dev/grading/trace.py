@@ -76,8 +76,8 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._keep(made)
         elif short in _LOOKS and not any(isinstance(x, torch.Tensor) and x.is_floating_point() for x in args):
             self._keep(made)
-        elif self._finishes(short, args):
-            self._keep(made)
+        elif self._finishes(short, args) or short == "sum" and args[0].dtype == torch.bool:
+            self._keep(made)  # a sum of truth values counts them
         else:
             self.trace.aten.append((self.trace.phase, name))
             if func.namespace not in ("aten", "prims", "prim"):
