@@ -116,7 +116,9 @@ class Needs:
         ]
         fills: dict[Value, Lane] = dict.fromkeys(tiles, 0.0)
         peaks = [v for v in self.values if v.op in ("max", "min", "argmax") and v not in self.spec.loads]
-        for tile in tiles if peaks else []:
+        # A read that leaves its tensor has zeros there, not in padded lanes alone.
+        within = [v for v in tiles if not any(piece.outside for _, piece in self.spec.loads[v].slices)]
+        for tile in within if peaks else []:
             trial = {**fills, tile: FILL[peaks[0].op]}
             if self._clean(Lanes(cols, trial)):
                 return trial, Lanes(cols, trial)

@@ -198,6 +198,9 @@ def _sliced(
     if len(dim) != 1:
         raise state.refuse("a slice of a dimension of merged or no axes")
     axis = dim[0]
+    if length == 1 and state.graph.sizes[axis].isdigit():
+        left = (*t.dims[:position], (), *t.dims[position + 1 :])
+        return Term(state.slicer.take(t.value, axis, Slice((), low)), left, t.dtype_of)
     own = state.part_axis(axis, length, fixed)
     if step > 1 or fixed_start:
         piece = Slice((own,), low, (), step)

@@ -403,6 +403,23 @@ def given_statistics(x, mean, var, weight):
     y = F.batch_norm(x, mean.detach(), var.square().detach(), weight, None, training=False, eps=1e-3)
     return y + F.batch_norm(x, None, None, weight, training=True)
 """,
+    # A zero beside the row takes part in the maximum.
+    "zero_beside_the_row": """
+SHAPES = {"x": ("B", "T", "V")}
+
+
+def zero_beside_the_row(x):
+    zero = torch.zeros_like(x[..., :1])
+    return torch.cat((x, zero), dim=-1).softmax(-1)[..., :-1]
+""",
+    "fixed_pieces": """
+SHAPES = {"x": ("B", "T", "H"), "table": (4, "H"), "t": ("B", 4, "H")}
+
+
+def fixed_pieces(x, table, t):
+    shift, scale, gate, _ = (table[None] + t).chunk(4, dim=1)
+    return x * (1 + scale) + shift, gate.squeeze(1)
+""",
     # Where no label is valid the loss is no number, and its gradient 0.
     "ignored_labels": """
 SHAPES = {"logits": ("N", "V"), "labels": ("N",), "weight": ("V",)}
