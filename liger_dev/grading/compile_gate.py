@@ -43,6 +43,7 @@ _ROWS = {"B": 2, "T": 8}
 _OTHER_ROWS = 4
 # Triton's words where a conversion needs an instruction of compute capability 8.9 (PTX ISA, `cvt`, e4m3x2).
 _NO_FP8 = re.compile(r"type (fp8e4nv) not supported in this architecture")
+_MULTIPLE = re.compile(r"(\w+)\.shape\[(-?\d+)\] must be a multiple of (\d+)")
 
 T = TypeVar("T")
 
@@ -106,6 +107,16 @@ def axis_sizes(profile: KernelProfile) -> dict[str, int]:
     columns = columns or {tensor.shape[-1] for tensor in profile.forward_inputs if tensor.shape}
     names = named(profile.forward_inputs)
     return {name: _COLUMNS if name in columns else _ROWS.get(name, _OTHER_ROWS) for name in sorted(names)}
+
+
+def divisible(profile: KernelProfile, case: Case, refusal: str) -> Case | None:
+    """The case with the size that an op refuses as a little larger, where it says which multiples it takes."""
+    asked = _MULTIPLE.match(refusal)
+    shape = next((t.shape for t in profile.forward_inputs if asked and t.name == asked[1]), None)
+    if asked is None or shape is None or shape[int(asked[2])] not in case.sizes:
+        return None
+    axis, multiple = str(shape[int(asked[2])]), int(asked[3])
+    return replace(case, sizes={**case.sizes, axis: -(-case.sizes[axis] // multiple) * multiple})
 
 
 def make_inputs(profile: KernelProfile, case: Case) -> dict[str, torch.Tensor | None]:
@@ -265,6 +276,9 @@ def run_gate(profile: KernelProfile, load: Callable[[], Any]) -> tuple[list[Kern
     for case in cases(profile):
         launches: list[Launch] = []
         failed = _attempt(lambda: record(function, profile, make_inputs(profile, case), launches))
+        if isinstance(failed, ValueError) and (fitting := divisible(profile, case, str(failed))) is not None:
+            case = fitting
+            failed = _attempt(lambda: record(function, profile, make_inputs(profile, case), launches))
         if isinstance(failed, Exception):
             return (
                 rows,

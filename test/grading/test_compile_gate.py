@@ -8,6 +8,7 @@ import pytest
 
 from liger_dev.errors import KernelFailed
 from liger_dev.grading.compile_gate import cases
+from liger_dev.grading.compile_gate import divisible
 from liger_dev.grading.resources import TARGETS
 from liger_dev.grading.resources import failures
 from liger_dev.grading.resources import read_gate
@@ -173,3 +174,12 @@ def test_a_machine_without_an_assembler_is_no_verdict_on_a_kernel(tmp_path, scra
     done, text = gate("planted", workspace(tmp_path / "copy", op), scratch)
     assert done.returncode == 1 and "FileNotFoundError: ptxas" in done.stderr
     assert not text
+
+
+def test_a_size_that_the_op_refuses_is_rounded_up():
+    path = ROOT / "profiles" / "rms_norm.yaml"
+    profile = parse_profile(path.read_text(), str(path))
+    case = next(cases(profile))
+    fitting = divisible(profile, case, "x.shape[-1] must be a multiple of 6, not 4096")
+    assert fitting is not None and fitting.sizes == {**case.sizes, "H": 4098}
+    assert divisible(profile, case, "x must have 3 dimensions, not 2") is None
