@@ -33,6 +33,7 @@ from liger_dev.loading.printing import compare
 from liger_dev.loading.printing import print_reference
 from liger_dev.loading.probe import check
 from liger_dev.loading.probe import give_shapes
+from liger_dev.loading.probe import with_ranges
 from liger_dev.loading.reference_file import Constants
 from liger_dev.loading.reference_file import depends_on
 from liger_dev.loading.reference_file import edited_file
@@ -125,7 +126,7 @@ def _from_class(
         operation = benchmark_operation(module, entry, source.init, source.shapes, source.part, place)
     else:
         operation = module_operation(entry, source.init, source.shapes, place, source.part)
-    operation = detached(operation, frozen_tensors(operation))
+    operation = with_ranges(detached(operation, frozen_tensors(operation)))
     check(operation)
     summary = _first_line(entry.__doc__ if "__doc__" in vars(entry) else None)
     return print_reference(

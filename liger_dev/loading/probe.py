@@ -123,6 +123,35 @@ def give_shapes(operation: Operation, given: dict[str, Shape], larger: bool = Tr
     raise failure
 
 
+def with_ranges(operation: Operation) -> Operation:
+    """The operation with the axis that whole numbers stay below, where it refuses just those that do not."""
+    return replace(operation, tensors=tuple(_ranged(operation, tensor) for tensor in operation.tensors))
+
+
+def _ranged(operation: Operation, tensor: Tensor) -> Tensor:
+    if tensor.dtype != "int" or tensor.range:
+        return tensor
+    sizes = axis_sizes(operation, operation.tensors)
+    axes = {axis for t in operation.tensors if t.dtype == "float" for axis in t.shape} - set(tensor.shape)
+    found = [
+        axis
+        for axis in sorted(str(axis) for axis in axes if axis in sizes)
+        if _takes(operation, tensor.name, sizes[axis] - 1) and not _takes(operation, tensor.name, sizes[axis])
+    ]
+    return replace(tensor, range=found[0]) if len(found) == 1 else tensor
+
+
+def _takes(operation: Operation, name: str, number: int) -> bool:
+    """Whether the operation runs with this number everywhere in a tensor."""
+    tensors = samples(operation)
+    try:
+        with torch.no_grad():
+            run(operation, {**tensors, name: torch.full_like(tensors[name], number)})
+    except BadInput:
+        return False
+    return True
+
+
 def _apart(shape: Shape, first: bool) -> Shape:
     """A shape whose axes have a name each: the later ones of the same name, or the earlier ones, get another."""
     order = list(reversed(shape)) if first else list(shape)

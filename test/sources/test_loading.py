@@ -352,9 +352,9 @@ def test_ids_are_whole_numbers(file):
         "class Words(nn.Embedding):\n    def forward(self, input_ids):\n        return super().forward(input_ids) * 2.0\n",
         init=["num_embeddings=9", "embedding_dim=6"],
     )
-    assert [(t.name, t.shape, t.dtype) for t in reference.tensors] == [
-        ("input_ids", ("B", "T"), "int"),
-        ("weight", ("K", "H"), "float"),
+    assert [(t.name, t.shape, t.dtype, t.range) for t in reference.tensors] == [
+        ("input_ids", ("B", "T"), "int", "K"),
+        ("weight", ("K", "H"), "float", ""),
     ]
 
 
