@@ -180,6 +180,8 @@ def _columns(reference: Reference, batch: Batch) -> str:
     last = first.shape[-1:]
     if not batch:
         last = tuple(axis for axis in first.shape if isinstance(axis, str))[-1:]
+    if last and (part := part_of(last[0])):
+        last = part[:1]
     return _axis(last[0]) if last and last[0] in named(reference.tensors) and last[0] not in batch else ""
 
 
