@@ -31,7 +31,7 @@ _COPIES = frozenset(
 # Allowed on integers and truth values: what looks at an index before a kernel picks by it, or counts what is kept.
 _LOOKS = frozenset(
     "eq ne lt le gt ge bitwise_and bitwise_or logical_and logical_or logical_not any all "
-    "__and__ __or__ bitwise_not is_nonzero".split()
+    "__and__ __or__ bitwise_not is_nonzero floor_divide mul".split()  # `index // size` is 0 inside, `* kept` elsewhere
 )
 # Allowed on what kernels wrote: the last step over one partial result a program.
 _FINISHING = frozenset(("sum",))
