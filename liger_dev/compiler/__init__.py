@@ -43,6 +43,7 @@ from liger_dev.compiler.variants import share_kernels
 from liger_dev.compiler.variants import variants
 from liger_dev.compiler.verify import counts
 from liger_dev.compiler.verify import verify
+from liger_dev.errors import Unsupported
 from liger_dev.records import Reference
 
 
@@ -91,11 +92,11 @@ def differentiated(reference: Reference, fn: Callable[..., Any], source: Path, n
             return find_thresholds(graph, lower(graph, traced, reference, searching))
         except Indivisible as refusal:
             if refusal.axis not in axis_sizes(reference) or parts:
-                raise
+                raise Unsupported(refusal.what, refusal.where, refusal.todo) from refusal
             parts = {refusal.axis: refusal.parts}
-        except StillSorted:
+        except StillSorted as refusal:
             if searching:
-                raise
+                raise Unsupported(refusal.what, refusal.where, refusal.todo) from refusal
             searching = True
         if fresh:
             graph.inputs.clear()
