@@ -366,6 +366,15 @@ def bytes_of(x):
     return fresh.flatten().view(torch.uint8).numpy().tobytes()
 
 
+def on_contiguous(reference):
+    """`reference` on contiguous copies, where it has a view of its inputs that others do not allow."""
+
+    def call(**arguments):
+        return reference(**{n: x.contiguous() if isinstance(x, torch.Tensor) else x for n, x in arguments.items()})
+
+    return call
+
+
 def as_function(module, scalars=()):
     """A module as a function of inputs and parameters; `scalars` name arguments that it was made with."""
 
