@@ -3,6 +3,8 @@ its text."""
 
 import ast
 
+from collections.abc import Mapping
+
 from liger_dev.records import Reference
 
 
@@ -10,12 +12,41 @@ def accepts_any_rank(reference: Reference) -> bool:
     """Whether the reference counts its dimensions from the end, so that any number of batch axes will do.
 
     Read from the text: a dimension counted from the front, a shape that is unpacked, or a call whose meaning depends
-    on the rank makes it False.
+    on the rank makes it False, be it in a function that the reference calls.
     """
     tree = ast.parse(reference.text)
-    function = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == reference.name)
-    # The body alone: `tuple[Tensor, Tensor]` in the signature is no indexing.
-    return not any(_depends_on_rank(node) for statement in function.body for node in ast.walk(statement))
+    numbers = _numbers(tree)
+    # The bodies alone: `tuple[Tensor, Tensor]` in a signature is no indexing.
+    return not any(
+        _depends_on_rank(node, numbers)
+        for function in _called(tree, reference.name)
+        for statement in function.body
+        for node in ast.walk(statement)
+    )
+
+
+def _called(tree: ast.Module, name: str) -> list[ast.FunctionDef]:
+    """The function of this name, and those of the text that it calls."""
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    found = [functions[name]]
+    for function in found:
+        names = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
+        found += [other for other in functions.values() if other.name in names and other not in found]
+    return found
+
+
+def _numbers(tree: ast.Module) -> dict[str, ast.expr]:
+    """What the text calls by a name of its own, where that is a number: constants, defaults of arguments."""
+    found: dict[str, ast.expr] = {}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=int()) as value):
+                found[name] = value
+            case ast.arguments():
+                after = [*node.posonlyargs, *node.args][len(node.posonlyargs) + len(node.args) - len(node.defaults) :]
+                pairs = [*zip(after, node.defaults), *zip(node.kwonlyargs, node.kw_defaults)]
+                found |= {argument.arg: value for argument, value in pairs if isinstance(value, ast.Constant)}
+    return found
 
 
 def accepts_mixed_dtypes(reference: Reference) -> bool:
@@ -38,13 +69,17 @@ _ONE_DTYPE_CALLS = ("layer_norm", "rms_norm", "group_norm", "instance_norm", "ba
 _SECOND_BY_DEFAULT = ("cosine_similarity", "normalize")
 
 
-def _depends_on_rank(node: ast.AST) -> bool:
+def _depends_on_rank(node: ast.AST, numbers: Mapping[str, ast.expr]) -> bool:
     match node:
         case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)):
             counted = [keyword.value for keyword in node.keywords if keyword.arg in _DIMENSION_ARGUMENTS]
             positional = node.args if name in _DIMENSION_CALLS else []
             second = name in _SECOND_BY_DEFAULT and not counted and len(node.args) < 3
-            return second or name in _RANK_CALLS or any(_from_the_front(value) for value in [*counted, *positional])
+            counted = [
+                numbers.get(value.id, value) if isinstance(value, ast.Name) else value
+                for value in [*counted, *positional]
+            ]
+            return second or name in _RANK_CALLS or any(map(_from_the_front, counted))
         case ast.Constant(value="batchmean"):
             return True
         case ast.Assign(targets=[ast.Tuple()], value=ast.Attribute(attr="shape")):

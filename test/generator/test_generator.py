@@ -228,11 +228,18 @@ def test_skeleton_brings_old_helpers_to_this_version(tmp_path):
         ("return x * x.shape[1]", False),
         ("return x.reshape(x.shape[:1])", False),
         ("return x.unsqueeze(1)", False),
+        ("return x.unsqueeze(where)", False),
+        ("return x.unsqueeze(last)", True),
+        ("return x.sum(CHANNELS)", False),
+        ("return halves(x)", False),
     ],
 )
 def test_references_that_take_any_rank(body, expected):
     reference, _ = load("softmax")
-    text = f"import torch\n\n\ndef softmax(x):\n    {body}\n"
+    text = (
+        "import torch\n\nCHANNELS = 1\n\n\ndef halves(x):\n    return x[:, : x.shape[-1] // 2]\n\n\n"
+        f"def softmax(x, where=1, *, last=-1):\n    {body}\n"
+    )
     assert accepts_any_rank(replace(reference, text=text)) is expected
 
 
