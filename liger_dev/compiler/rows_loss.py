@@ -94,7 +94,8 @@ def _bce_with_logits(
         terms.append(state.term(pos_weight))
         factor = g.add(one, g.mul(g.sub(terms[-1].value, one), t))
         value = g.add(g.mul(g.sub(one, t), v), g.mul(factor, g.make("softplus", g.neg(v))))
-    return reduced(state, _weighted(state, value, terms, weight), terms, reduction)
+    loss = reduced(state, _weighted(state, value, terms, weight), terms, reduction)
+    return Term(loss.value, loss.dims, terms[1].dtype_of)
 
 
 def _kl_div(state: Lowering, x: Any, target: Any, reduction: int = MEAN, log_target: bool = False) -> Term:

@@ -9,7 +9,9 @@ from compiler_cases import catalogue
 from compiler_cases import catalogue_graph
 from compiler_cases import gradient
 from compiler_cases import op_graph
+from compiler_cases import written
 
+from liger_dev.compiler import compile_op
 from liger_dev.compiler.formulas import formula
 from liger_dev.compiler.formulas import formulas
 from liger_dev.compiler.reserved import refuse_taken
@@ -249,3 +251,16 @@ def test_an_argument_does_not_take_a_name_that_kernels_need(name, reason):
     tensors = (Tensor("x", ROWS), Tensor(name, ROWS))
     with pytest.raises(Unsupported, match=f"an argument can't have the name {name}: {reason}"):
         refuse_taken(Reference("op", "", tensors, (), "op.py"))
+
+
+def test_a_binary_cross_entropy_has_the_dtype_of_its_target_whatever_weighs_it():
+    """torch computes it in place of 1 - target; eager's own result says so."""
+    x, target, weight = torch.randn(3, 5).bfloat16(), torch.rand(3, 5).bfloat16(), torch.rand(5)
+    call = torch.nn.functional.binary_cross_entropy_with_logits
+    assert call(x, target, weight=weight, pos_weight=weight).dtype == torch.bfloat16
+    body = "return torch.nn.functional.binary_cross_entropy_with_logits(x, target, weight, pos_weight=positive)"
+    reference = written(
+        "x, target, weight, positive", body, x=("B", "K"), target=("B", "K"), weight=("K",), positive=("K",)
+    )
+    (output,) = compile_op(reference, {}).profile["forward_outputs"]
+    assert output["dtype"] == "promote(target)"
