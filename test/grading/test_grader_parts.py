@@ -167,6 +167,23 @@ def test_a_gradient_that_overflows_is_no_number_of_some_kind(value, right, true)
     assert [fault.kind for fault in faults] == ([] if right else ["wrong values"])
 
 
+INF, NAN = float("inf"), float("nan")
+
+
+@pytest.mark.parametrize(
+    "value, right", [((0.0, INF), True), ((NAN, 0.0), True), ((INF, INF), False), ((NAN, NAN), False)]
+)
+def test_each_element_of_a_gradient_is_none_where_eagers_or_the_true_one_is(value, right):
+    """Eager overflows in the first element, the truth in the second."""
+    expected = {
+        "eager gradient of x": torch.tensor([1.0, NAN, 0.0], dtype=torch.float16),
+        "true gradient of x": torch.tensor([1.0, 0.0, 1e6], dtype=torch.float64),
+    }
+    given = {"gradient of x": torch.tensor([1.0, *value], dtype=torch.float16)}
+    faults, _ = compare(Given("a case", {"gradients": True}, {"exact": [], "types": []}, given, expected, {}))
+    assert [fault.kind for fault in faults] == ([] if right else ["wrong values"])
+
+
 def test_a_verdict_without_cases_is_no_pass():
     assert not Verdict((), 0).passed
     assert Verdict((), 1).passed
