@@ -136,3 +136,11 @@ def test_forward_makes_the_gradients_of_a_loss(signature, body, fused):
         (kernel,) = launch.looped
         assert {"dx"} <= {store.place.name for store in kernel.stores if store.guard}
         assert plan.saved == tuple(item.value for item in graph.inputs)
+
+
+def test_an_output_keeps_how_it_is_rounded_when_its_rows_are_told_apart():
+    """GroupNorm ends with a cast down, and its rows consist of channels."""
+    graph = catalogue_graph("group_norm")
+    before = [output.cast_down for output in graph.outputs]
+    partition(graph)
+    assert [output.cast_down for output in graph.outputs] == before == [True]
