@@ -25,6 +25,12 @@ def part_of(axis: Axis) -> tuple[str, int] | None:
     return (found[1], int(found[2])) if found else None
 
 
+def whole_of(axis: Axis) -> Axis:
+    """`D` of `"D/2"`; other axes as they are."""
+    part = part_of(axis)
+    return part[0] if part else axis
+
+
 def identifier(axis: str) -> str:
     """An axis's name in code: `D_2` for `"D/2"`."""
     part = part_of(axis)
@@ -34,7 +40,7 @@ def identifier(axis: str) -> str:
 def named(tensors: Iterable[Tensor | TensorField]) -> list[str]:
     """The axes that have a size of their own, in order."""
     axes = [axis for tensor in tensors for axis in tensor.shape if isinstance(axis, str)]
-    return list(dict.fromkeys(part[0] if (part := part_of(axis)) else axis for axis in axes))
+    return list(dict.fromkeys(str(whole_of(axis)) for axis in axes))
 
 
 def extent(axis: Axis, sizes: Mapping[str, int]) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 
 from liger_dev.axes import named
 from liger_dev.axes import part_of
+from liger_dev.axes import whole_of
 from liger_dev.choices import settings
 from liger_dev.literals import literal
 from liger_dev.profile import KernelProfile
@@ -180,8 +181,7 @@ def _columns(reference: Reference, batch: Batch) -> str:
     last = first.shape[-1:]
     if not batch:
         last = tuple(axis for axis in first.shape if isinstance(axis, str))[-1:]
-    if last and (part := part_of(last[0])):
-        last = part[:1]
+    last = tuple(map(whole_of, last))
     return _axis(last[0]) if last and last[0] in named(reference.tensors) and last[0] not in batch else ""
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from liger_dev.axes import multiples
 from liger_dev.axes import named
-from liger_dev.axes import part_of
+from liger_dev.axes import whole_of
 from liger_dev.compiler.formulas import formula
 from liger_dev.compiler.formulas import gradient_roots
 from liger_dev.compiler.host import Host
@@ -154,8 +154,7 @@ def _benchmark(host: Host) -> dict[str, Any]:
     axes = named(host.reference.tensors)
     largest = max(host.reference.tensors, key=lambda t: len([a for a in t.shape if isinstance(a, str)]))
     last = [a for a in largest.shape if isinstance(a, str)][-1]
-    part = part_of(last)
-    variable = part[0] if part else last
+    variable = str(whole_of(last))
     _, label, usual = _AXES.get(variable, ("", f"size of {variable}", [1024, 2048, 4096, 8192, 16384]))
     multiple = multiples(host.reference.tensors).get(variable, 1)
     sizes = [-(-size // multiple) * multiple for size in usual]

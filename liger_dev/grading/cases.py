@@ -17,7 +17,7 @@ from typing import Any
 
 from liger_dev.axes import extent
 from liger_dev.axes import named
-from liger_dev.axes import part_of
+from liger_dev.axes import whole_of
 from liger_dev.choices import setting_text
 from liger_dev.choices import settings
 from liger_dev.records import Scalar
@@ -88,9 +88,7 @@ def axes_of(tensors: Sequence[Tensor]) -> Axes:
         (first[:n] for n in range(len(first) - 1, 0, -1) if all(_leads(first[:n], tensor.shape) for tensor in tensors)),
         (),
     )
-    last: str | int = first[-1] if first else ""
-    if part := part_of(last):
-        last = part[0]
+    last = whole_of(first[-1]) if first else ""
     last = last if last in named(tensors) and last not in batch else ""
     return Axes(batch, str(last), tuple(axis for axis in named(tensors) if axis not in (*batch, last)))
 
