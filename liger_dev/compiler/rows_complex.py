@@ -10,8 +10,8 @@ from liger_dev.compiler.lowering import Row
 from liger_dev.compiler.lowering import Term
 from liger_dev.compiler.lowering import result
 from liger_dev.compiler.rows_shape import SHAPES
-from liger_dev.compiler.rows_shape import element
 from liger_dev.compiler.rows_shape import stacked
+from liger_dev.compiler.rows_slice import element
 
 
 @dataclass(frozen=True)
