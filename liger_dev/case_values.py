@@ -40,7 +40,10 @@ _LARGE_ANY_RANK = (((4, 512), 4096), ((3, 17), 16385), ((4099,), 1000), ((1,), 3
 # The first is often the one that is reduced, such as channels: of three numbers, too many are nearly equal.
 _OTHER_AXES = (5, 3, 2, 4)
 
+DTYPES = ("float32", "bfloat16", "float16")
+
 Batch = tuple[str | int, ...]
+Table = tuple[tuple[tuple[int, ...], int], ...]
 
 
 @dataclass(frozen=True)
@@ -79,11 +82,12 @@ def case_values(
     any_rank: bool,
     demands: SizeDemands,
     picked: Iterable[Mapping[str, Any]] = (),
+    dtypes: Sequence[str] = DTYPES,
 ) -> dict[str, Any]:
     """`batch` are the leading axes that all rows share; `any_rank` says that any number of them will do. Sizes are
     made larger until the op takes them. `picked` are inputs whose integers pick along an axis: `name`, `axis`, whether
     some are left out (`kept`), and the scalar (`mark`) that those equal: they are drawn from it, unless the reference
-    says otherwise."""
+    says otherwise. `dtypes` are those that eager PyTorch runs the reference with."""
     picked = list(picked)
     drawn = {one["name"]: str(one["axis"]) for one in picked}
     columns = demands.whole(_columns(reference, batch))
@@ -98,6 +102,8 @@ def case_values(
     optional = [tensor.name for tensor in reference.tensors if tensor.optional]
     absent = [*([name] for name in optional), *([optional] if len(optional) > 1 else [])]
     return {
+        "dtypes": [f"torch.{name}" for name in dtypes],
+        "low_dtype": f"torch.{dtypes[1] if dtypes[1:] else dtypes[0]}",
         "make_inputs_signature": ", ".join(["dtype", *usual]),
         "make_inputs_items": [
             _input(replace(tensor, range=tensor.range or drawn.get(tensor.name, "")), batch, columns)
@@ -254,9 +260,7 @@ def _input(tensor: Tensor, batch: Batch, columns: str) -> dict[str, str]:
     return {"name": tensor.name, "call": calls.get(tensor.dtype, f"randint({high}, {shape})")}
 
 
-def _cases(
-    table: tuple[tuple[tuple[int, ...], int], ...], batch: Batch, sizes: Sizes, any_rank: bool, demands: SizeDemands
-) -> list[str]:
+def _cases(table: Table, batch: Batch, sizes: Sizes, any_rank: bool, demands: SizeDemands) -> list[str]:
     rows: list[str] = []
     for shape, odd in table:
         size = sizes(math.prod(shape) if sizes.are_rows else odd)

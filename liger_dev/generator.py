@@ -8,6 +8,7 @@ from liger_dev import analyzer
 from liger_dev import edits
 from liger_dev import honour
 from liger_dev import workspace
+from liger_dev.case_values import DTYPES
 from liger_dev.case_values import SizeDemands
 from liger_dev.errors import HandEdited
 from liger_dev.profile import KernelProfile
@@ -107,7 +108,8 @@ def kernel_files(
     sizes = SizeDemands(
         demands.get("divisors", {}), demands.get("limits", {}), demands.get("least", {}), demands.get("counts", ())
     )
-    named = {**values(reference, profile, sizes, demands.get("counted_axes", ()), demands.get("picked", ())), **op}
+    counted, picked = demands.get("counted_axes", ()), demands.get("picked", ())
+    named = {**values(reference, profile, sizes, counted, picked, demands.get("dtypes", DTYPES)), **op}
     texts = render_all((t for t in templates if not (op_text and t == OP)), named)
     if op_text:
         texts[output_path(OP, named)] = op_text

@@ -5,8 +5,10 @@ import textwrap
 
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
+from liger_dev.case_values import DTYPES
 from liger_dev.case_values import FREE
 from liger_dev.case_values import SizeDemands
 from liger_dev.case_values import case_values
@@ -29,12 +31,13 @@ def values(
     sizes: SizeDemands = FREE,
     counted_axes: Iterable[str] = (),
     picked: Iterable[Mapping[str, Any]] = (),
+    dtypes: Sequence[str] = DTYPES,
 ) -> dict[str, Any]:
     """All values that the templates of module, functional entry, test and benchmark script need.
 
     Names and shapes of arguments are the reference's, names of classes and module arguments the profile's. `sizes`
     says which sizes the op takes, `counted_axes` are those that a tensor must have as they are, `picked` the inputs
-    that pick elements along an axis.
+    that pick elements along an axis, `dtypes` those that eager PyTorch runs the reference with.
     """
     fields = profile.model_dump(mode="json")
     names = [tensor.name for tensor in reference.tensors]
@@ -55,7 +58,7 @@ def values(
         "apply_arguments": ", ".join(arguments),
         "functional_doc": _functional_doc(reference, profile, batch if any_rank else ()),
         **_module(reference, profile, batch if any_rank else ()),
-        **case_values(reference, profile, batch, any_rank, sizes, picked),
+        **case_values(reference, profile, batch, any_rank, sizes, picked, dtypes),
     }
 
 
@@ -72,13 +75,15 @@ def signature(reference: Reference) -> str:
 
 def batch_axes(reference: Reference) -> tuple[str | int, ...]:
     """The leading axes that tensors either all begin with or don't have: an op treats them as one axis of rows.
-    Those of a table, whose rows an index counts, are none."""
+    Those of a table, whose rows an index counts, are none, nor is one whose size is a number."""
     counted = {tensor.range for tensor in reference.tensors}
     tables = [tensor for tensor in reference.tensors if len(tensor.shape) > 1 and tensor.shape[0] in counted]
     first = next((tensor for tensor in reference.tensors if tensor not in tables), reference.tensors[0])
     shape = first.shape
     for length in range(len(shape) if tables else len(shape) - 1, 0, -1):
         lead = shape[:length]
+        if not all(isinstance(axis, str) for axis in lead):
+            continue
         if all(_begins_with(tensor.shape, lead) or not set(lead) & set(tensor.shape) for tensor in reference.tensors):
             return lead
     return ()

@@ -32,7 +32,8 @@ from liger_dev.compiler.partition import partition
 from liger_dev.compiler.reserved import refuse_taken
 from liger_dev.compiler.schedule import forward_launches
 from liger_dev.compiler.simplify import simplify
-from liger_dev.compiler.small_sizes import least_taken
+from liger_dev.compiler.taken import dtypes_taken
+from liger_dev.compiler.taken import least_taken
 from liger_dev.compiler.thresholds import StillSorted
 from liger_dev.compiler.thresholds import find_thresholds
 from liger_dev.compiler.trace import axis_sizes
@@ -75,8 +76,9 @@ def compile_op(reference: Reference, options: dict[str, Any]) -> CompiledOp:
             return scheduled(own, differentiated(own, fn, path, names), chosen, fused)
 
         narrowed, hosts, notes = variants(reference, make)
-    shared = share_kernels(hosts)
-    return CompiledOp(describe(shared[0][1]), operation_values(shared), narrowed, tuple(notes))
+        shared = share_kernels(hosts)
+        dtypes = dtypes_taken(fn, narrowed, shared[0][1].graph.extents)
+    return CompiledOp(describe(shared[0][1], dtypes), operation_values(shared, dtypes), narrowed, tuple(notes))
 
 
 def differentiated(reference: Reference, fn: Callable[..., Any], source: Path, names: tuple[str, ...] = ()) -> Graph:

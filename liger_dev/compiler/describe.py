@@ -1,5 +1,6 @@
 """A graph and its plan in, the profile's facts out: each field that a reviewer reads is derived here."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from liger_dev.axes import multiples
@@ -28,8 +29,9 @@ def pascal(name: str) -> str:
     return "".join(part.capitalize() for part in name.split("_"))
 
 
-def describe(host: Host) -> dict[str, Any]:
-    """All fields of `KernelProfile` but provenance and closest kernel, which are known to the analyzer only."""
+def describe(host: Host, dtypes: Sequence[str]) -> dict[str, Any]:
+    """All fields of `KernelProfile` but provenance and closest kernel, which are known to the analyzer only. `dtypes` are
+    those that eager PyTorch runs the reference with."""
     reference, graph = host.reference, host.graph
     name, forward_values = reference.name, graph.walk(output.value for output in graph.outputs)
     values = graph.walk([*(o.value for o in graph.outputs), *graph.gradients.values()])
@@ -56,7 +58,7 @@ def describe(host: Host) -> dict[str, Any]:
         "gradient_formulas": {key: "; ".join(texts) for key, texts in gradients.items()},
         **_launch(host),
         **_module(host),
-        **_benchmark(host),
+        **_benchmark(host, "bfloat16" if "bfloat16" in dtypes else dtypes[-1]),
         "assumptions": list(reference.assumptions),
     }
 
@@ -150,7 +152,7 @@ def _module(host: Host) -> dict[str, Any]:
     }
 
 
-def _benchmark(host: Host) -> dict[str, Any]:
+def _benchmark(host: Host, dtype: str) -> dict[str, Any]:
     axes = named(host.reference.tensors)
     largest = max(host.reference.tensors, key=lambda t: len([a for a in t.shape if isinstance(a, str)]))
     last = [a for a in largest.shape if isinstance(a, str)][-1]
@@ -165,5 +167,5 @@ def _benchmark(host: Host) -> dict[str, Any]:
         "benchmark_x_label": label,
         "benchmark_x_values_suggestion": sizes,
         "benchmark_providers": ["liger", "torch", "torch_compile"],
-        "benchmark_fixed_config": {**{axis: _ROWS.get(axis, fallback) for axis in others}, "dtype": "bfloat16"},
+        "benchmark_fixed_config": {**{axis: _ROWS.get(axis, fallback) for axis in others}, "dtype": dtype},
     }

@@ -30,9 +30,9 @@ from liger_dev.compiler.wrappers import forward_lines
 from liger_dev.literals import literal
 
 
-def operation_values(hosts: Sequence[tuple[Setting, Host]]) -> dict[str, Any]:
+def operation_values(hosts: Sequence[tuple[Setting, Host]], dtypes: Sequence[str]) -> dict[str, Any]:
     """Plain strings and lists, so that the template has only `if` and `for`. There is a host for each setting of static
-    arguments, the defaults first."""
+    arguments, the defaults first. `dtypes` are those that eager PyTorch runs the reference with."""
     host = hosts[0][1]
     graph, reference = host.graph, host.reference
     kernels = {text.name: _kernel(host, text) for _, each in hosts for text in each.texts.values()}
@@ -80,6 +80,7 @@ def operation_values(hosts: Sequence[tuple[Setting, Host]]) -> dict[str, Any]:
         "divisors": {axis: n for _, each in hosts for axis, n in divisors(each.graph, reference).items()},
         "limits": {part: whole for _, each in hosts for part, whole in limits(each.graph, reference).items()},
         "least": {axis: n for _, each in hosts for axis, n in each.graph.least.items()},
+        "dtypes": list(dtypes),
         "counted_axes": list(dict.fromkeys(counted)),
         "picked": [
             {"name": one.name, "axis": one.axis, "kept": one.kept is not None, "mark": one.mark}

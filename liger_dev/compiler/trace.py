@@ -223,13 +223,15 @@ def _export(module: torch.nn.Module, samples: tuple[torch.Tensor, ...], dynamic:
         ) from error
 
 
-def sample(shape: tuple[str | int, ...], dtype: str, sizes: dict[str, int]) -> torch.Tensor:
+def sample(
+    shape: tuple[str | int, ...], dtype: str, sizes: Mapping[str, int], floats: torch.dtype = torch.bfloat16
+) -> torch.Tensor:
     dims = [extent(axis, sizes) for axis in shape]
     if dtype == "bool":
         return torch.ones(dims, dtype=torch.bool)
     if dtype == "int":
         return torch.zeros(dims, dtype=torch.int64)
-    return torch.randn(dims).to(torch.bfloat16)
+    return torch.randn(dims).to(floats)
 
 
 @contextlib.contextmanager

@@ -94,6 +94,8 @@ def axes_of(tensors: Sequence[Tensor]) -> Axes:
 
 
 def _leads(batch: tuple[str | int, ...], shape: tuple[str | int, ...]) -> bool:
+    if not all(isinstance(axis, str) for axis in batch):
+        return False
     rest = shape[len(batch) :] if shape[: len(batch)] == batch else shape
     return not set(batch) & {axis for axis in rest if isinstance(axis, str)}
 

@@ -81,3 +81,20 @@ def test_a_first_dimension_that_is_read_by_itself_fixes_the_rank():
     assert op["forward_body"][0] == 'check_rank("x", x, 2)'
     free = compile_op(written("x: torch.Tensor", "return x.square().mean(-1)", x=("N", "D")), {}).op["op"]
     assert not any("check_rank" in line for line in free["forward_body"])
+
+
+def test_dtypes_that_eager_refuses_are_left_out_of_tests_and_measurements():
+    body = "y = torch.view_as_real(torch.complex(x, z)).sum(-1)\nreturn y"
+    complexes = written("x: torch.Tensor, z: torch.Tensor", body, x=("N", "D"), z=("N", "D"))
+    compiled = compile_op(complexes, {})
+    assert compiled.op["op"]["dtypes"] == ["float32", "float16"]
+    assert compiled.profile["benchmark_fixed_config"]["dtype"] == "float16"
+    profile = KernelProfile.model_validate({"closest_existing_kernel": "none", **compiled.profile})
+    found = values(complexes, profile, dtypes=compiled.op["op"]["dtypes"])
+    assert (found["dtypes"], found["low_dtype"]) == (["torch.float32", "torch.float16"], "torch.float16")
+
+
+def test_an_empty_axis_is_refused_where_eager_refuses_it_whatever_dtypes_that_takes():
+    body = "y = torch.view_as_real(torch.complex(x, z))\nreturn y.reshape(x.shape[0], -1)"
+    compiled = compile_op(written("x: torch.Tensor, z: torch.Tensor", body, x=("N", "D"), z=("N", "D")), {})
+    assert compiled.op["op"]["least"]["N"] == 1

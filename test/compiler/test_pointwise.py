@@ -145,8 +145,8 @@ def in_triton(tmp_path_factory):
 def op_text(line):
     made = reference(line)
     host = scheduled(made, graph(line), Options())
-    facts = {"closest_existing_kernel": "none", **describe(host)}
-    named = {**values(made, KernelProfile.model_validate(facts)), **operation_values([({}, host)])}
+    facts = {"closest_existing_kernel": "none", **describe(host, ["float32"])}
+    named = {**values(made, KernelProfile.model_validate(facts)), **operation_values([({}, host)], ["float32"])}
     return render(OP, named), named["function_class_name"]
 
 

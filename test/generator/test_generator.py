@@ -21,6 +21,7 @@ from liger_dev.generator import TEMPLATES
 from liger_dev.generator import check
 from liger_dev.generator import generate
 from liger_dev.generator import kernel_files
+from liger_dev.records import Tensor
 from liger_dev.records import digest
 from liger_dev.render import render
 from liger_dev.render import template_text
@@ -255,6 +256,7 @@ def test_batch_axes_are_those_that_rows_share():
     x, residual, weight = reference.tensors
     shared = replace(weight, shape=("T", "H"))
     assert batch_axes(replace(reference, tensors=(x, residual, shared))) == ("B",)
+    assert batch_axes(replace(reference, tensors=(Tensor("x", ("B", "T", 2, "H")),))) == ("B", "T")
 
 
 def test_literals_are_as_a_person_writes_them():

@@ -39,6 +39,7 @@ def test_axes_are_told_by_their_names_alone():
     # An axis that stands alone elsewhere leads nothing.
     assert axes_of((Tensor("a", ("M", "K")), Tensor("b", ("K", "N")), Tensor("c", ("M",)))).batch == ("M",)
     assert axes_of((Tensor("a", ("M", "K")), Tensor("b", ("N", "M")))).batch == ()
+    assert axes_of((Tensor("a", ("M", 2, "K")),)).batch == ("M",)
     # A row is taken from the table by each index.
     taken = axes_of((Tensor("table", ("V", "H")), Tensor("index", ("B", "T"), "int", range="V")))
     assert (taken.batch, taken.columns, taken.others) == (("B", "T"), "H", ("V",))
