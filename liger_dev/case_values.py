@@ -1,6 +1,7 @@
 """A reference and a profile go in; what the template of a kernel's tests prints comes out: inputs, shapes, cases."""
 
 import math
+import re
 
 from collections.abc import Collection
 from collections.abc import Iterable
@@ -44,6 +45,9 @@ DTYPES = ("float32", "bfloat16", "float16")
 
 Batch = tuple[str | int, ...]
 Table = tuple[tuple[tuple[int, ...], int], ...]
+
+# The axes in `sum[B, T](…)`.
+_REDUCED = re.compile(r"\w\[([^\]]*)\]\(")
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,7 @@ def case_values(
             for tensor in reference.tensors
         ],
         "case_arguments": ", ".join([*(["batch"] if batch else []), *([columns] if columns else [])]),
-        "cases": _cases(_ANY_RANK, batch, sizes, any_rank, demands),
+        "cases": _cases(_fast_cases(reference, profile, columns), batch, sizes, any_rank, demands),
         "large_cases": _cases(_LARGE_ANY_RANK, batch, sizes, any_rank, demands),
         "beyond": _beyond(reference, batch, sizes),
         "input_name": (inputs or floats)[0],
@@ -258,6 +262,19 @@ def _input(tensor: Tensor, batch: Batch, columns: str) -> dict[str, str]:
     unknown = 2 if "mask" in tensor.name else columns or 2
     high = f"batch[{batch.index(tensor.range)}]" if tensor.range in batch else _axis(tensor.range) or unknown
     return {"name": tensor.name, "call": calls.get(tensor.dtype, f"randint({high}, {shape})")}
+
+
+def _fast_cases(reference: Reference, profile: KernelProfile, columns: str) -> Table:
+    """The cases of the interpreter, without the widest where columns become rows: a gradient that is summed for each of
+    them, and for those of another axis, takes a program each 64 numbers. Nothing there depends on how wide a row is."""
+    formulas = " ".join([profile.forward_computation, *profile.gradient_formulas.values()])
+    reduced = {axis for axes in _REDUCED.findall(formulas) for axis in axes.split(", ")}
+    wide = {str(axis) for axis in reference.tensors[0].shape}
+    summed = any(
+        columns in axes and len(axes) > 1 and not wide <= axes
+        for axes in ({str(whole_of(axis)) for axis in tensor.shape} for tensor in reference.tensors[1:])
+    )
+    return _ANY_RANK if not summed or columns in reduced else tuple(case for case in _ANY_RANK if case[1] < 8193)
 
 
 def _cases(table: Table, batch: Batch, sizes: Sizes, any_rank: bool, demands: SizeDemands) -> list[str]:
