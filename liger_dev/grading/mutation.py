@@ -2,7 +2,8 @@
 
 Bugs are sampled by the request's seed, one of each kind before a second of any. What survives is compared with the
 original on the grader's own cases, byte by byte: a change that none of them shows is no bug, and is left out with that
-reason. Nor is fewer digits where the grader allows twice the error: eager's arithmetic may be no better. Bugs are planted in the text and run in Triton's interpreter, whatever device there is.
+reason. Nor are fewer digits, or more, where the grader allows twice the error: eager's arithmetic may be no better.
+Bugs are planted in the text and run in Triton's interpreter, whatever device there is.
 """
 
 import json
@@ -28,14 +29,16 @@ from liger_dev.grading.mutants import mutations
 from liger_dev.grading.request import Request
 from liger_dev.grading.verdict import Mutant
 from liger_dev.grading.verdict import Strength
+from liger_dev.records import digest
 from liger_dev.sandbox import Limits
 from liger_dev.sandbox import run_child
 
 _TOOL = Path(__file__).resolve().parent.parent.parent
 _WORKERS = 2
 _PROBED_STEPS = 40
-# A bug of precision alone, and how far within the grader's bounds it is none.
-_LESS_PRECISE, _CLEAR_MARGIN = "arithmetic in the inputs' dtype", 2.0
+# Bugs of precision alone, and how far within the grader's bounds they are none.
+_OF_PRECISION = ("arithmetic in the inputs' dtype", "reduction in bfloat16", "rounding step left out")
+_CLEAR_MARGIN = 2.0
 # As many more are at hand, to take the place of those that turn out to be no bugs.
 _SPARE = 2
 
@@ -118,10 +121,10 @@ def _outcome(mutation: Mutation, row: dict[str, Any]) -> Mutant:
 
 
 def _judged_by_bounds(request: Request, called: Sequence[Called], mutation: Mutation, ran: Mutant) -> Mutant:
-    """A survivor with fewer digits as the grader's own cases judge it; every other mutant as it ran."""
-    if ran.outcome != "survived" or mutation.operator != _LESS_PRECISE:
+    """A survivor with fewer digits, or more, as the grader's own cases judge it; every other mutant as it ran."""
+    if ran.outcome != "survived" or mutation.operator not in _OF_PRECISION:
         return ran
-    folder = Path(request.scratch) / "mutants" / f"digits-{mutation.line}"
+    folder = Path(request.scratch) / "mutants" / f"digits-{digest(mutation.text)[:12]}"
     tree = folder / "tree"
     op = tree / Path(request.op).relative_to(request.root)
     shutil.copytree(request.tree, tree, ignore=shutil.ignore_patterns("__pycache__"))

@@ -5,6 +5,7 @@ import pytest
 from liger_dev.grading.children import draw
 from liger_dev.grading.grade import chosen_cases
 from liger_dev.grading.mutants import mutations
+from liger_dev.grading.mutation import _OF_PRECISION
 from liger_dev.grading.mutation import _judged_by_bounds
 from liger_dev.grading.request import Request
 from liger_dev.grading.verdict import Mutant
@@ -84,3 +85,9 @@ def test_fewer_digits_are_a_bug_where_eager_has_more(tmp_path, shift, outcome):
     assert (
         _judged_by_bounds(request, called, next(m for m in every if m.operator == "sign changed"), survived) is survived
     )
+
+
+def test_what_is_judged_so_is_planted():
+    sums = "total = tl.sum(x, axis=0).to(y_ptr.dtype.element_ty)"
+    text = OP.replace("tl.store(y_ptr", f"{sums}\n        tl.store(y_ptr").replace("tl.abs(x) + 1.0", "total")
+    assert {*_OF_PRECISION} <= {mutation.operator for mutation in mutations(text, "LigerSoftSignFunction")}
