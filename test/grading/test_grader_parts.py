@@ -7,6 +7,7 @@ import torch
 
 from liger_dev.grader import with_strength
 from liger_dev.grader_report import lines
+from liger_dev.grading import reference_child
 from liger_dev.grading import wire
 from liger_dev.grading.cases import axes_of
 from liger_dev.grading.cases import grade_cases
@@ -304,3 +305,15 @@ def test_promises_are_told_by_their_outcome():
     told = "\n".join(lines(Verdict((), 9, contracts=contracts((), (), (), 0, {"own::op": "no fake kernel"}))))
     assert "  broken: torch.library.opcheck\n" in told
     assert "  not run (there is no CUDA device): torch.compile, whole graph; autocast;" in told
+
+
+def test_strides_that_only_eager_refuses_do_not_hide_the_truth(tmp_path):
+    path = tmp_path / "pairs.py"
+    path.write_text(
+        "import torch\n\n\ndef pairs(x):\n"
+        "    return torch.view_as_real(torch.view_as_complex(x.unflatten(-1, (-1, 2))) * 2)\n"
+    )
+    function, x = reference_child.load(path, "pairs"), torch.randn(3, 8)
+    assert torch.equal(function(x=torch.randn(8, 3).t().copy_(x)), function(x=x))
+    with pytest.raises(RuntimeError, match="unflatten"):
+        function(x=torch.randn(8, 3).t()[:, :7])
