@@ -159,6 +159,14 @@ MENDS = (
         numbers.mend_scans,
     ),
     Mend(
+        "own_reductions",
+        "tl.reduce with a function of one's own goes from element to element: their roundings add up, where a GPU combines "
+        "pairs, and a row of thousands takes a minute",
+        "3.6.0 to 3.9.0",
+        numbers.reductions_are_faulty,
+        numbers.mend_reductions,
+    ),
+    Mend(
         "integer_sums",
         "a sum that leaves int32 raises, where a GPU wraps around",
         "3.6.0",

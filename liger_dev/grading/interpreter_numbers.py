@@ -271,6 +271,47 @@ def _doubled(lanes: NDArray[Any], combine: Callable[..., Any]) -> NDArray[Any]:
     return lanes
 
 
+def reductions_are_faulty(up: ModuleType) -> bool:
+    """Whether a function of one's own is called for each of 16 elements: a GPU combines pairs, then pairs of these."""
+    calls = []
+
+    class Larger:
+        @staticmethod
+        def fn(a: Any, b: Any) -> Any:
+            calls.append(a)
+            return b
+
+    value = up.tl.tensor(
+        up.TensorHandle(np.ones(16, dtype=np.float32), up.tl.float32), up.tl.block_type(up.tl.float32, [16])
+    )
+    up.ReduceOps(0, Larger, False).generic_reduce((value,))
+    return len(calls) > 4
+
+
+def mend_reductions(up: ModuleType) -> None:
+    def generic_reduce(self: Any, input: Any) -> Any:
+        tensors, axis = self.unravel(input, self.axis)
+        rank = input[0].handle.data.ndim
+        lanes = [np.moveaxis(tensor.handle.data, axis, 0) for tensor in tensors]
+        while len(lanes[0]) > 1:
+            pairs = [self.to_tensor(x[i::2], t.dtype) for i in (0, 1) for x, t in zip(lanes, tensors)]
+            found = self.combine_fn.fn(*pairs)
+            found = found if isinstance(found, tuple) else (found,)
+            lanes = [_spread(up, y, x[::2]) for y, x in zip(found, lanes)]
+        results = [np.moveaxis(x, 0, axis) if self.keep_dims else x[0] for x in lanes]
+        if self.keep_dims and self.axis is None:
+            results = [x.reshape((1,) * rank) for x in results]
+        return [self.to_tensor(x, t.dtype) for x, t in zip(results, tensors)]
+
+    up.ReduceOps.generic_reduce = generic_reduce
+
+
+def _spread(up: ModuleType, value: Any, like: NDArray[Any]) -> NDArray[Any]:
+    """What a function made of two halves, in their shape: it may be a constant."""
+    data = value.handle.data if isinstance(value, up.tl.tensor) else value
+    return np.broadcast_to(np.asarray(data, dtype=like.dtype), like.shape)
+
+
 def integer_sums_are_faulty(up: ModuleType) -> bool:
     try:
         up.ReduceOps(0, None, False).to_tensor(np.int64(2**32), up.tl.int32)

@@ -341,6 +341,34 @@ def _extremes(x_ptr, out_ptr):
     tl.store(out_ptr + 1, tl.min(x, axis=0))
 
 
+@triton.jit
+def _plus(a, b):
+    return a + b
+
+
+@triton.jit
+def _larger_with_place(a, i, b, j):
+    first = (a > b) | ((a == b) & (i < j))
+    return tl.where(first, a, b), tl.where(first, i, j)
+
+
+@triton.jit
+def _own_reductions(x_ptr, total_ptr, place_ptr):
+    rows, cols = tl.arange(0, 2)[:, None], tl.arange(0, 16)[None, :]
+    x = tl.load(x_ptr + rows * 16 + cols)
+    tl.store(total_ptr + rows, tl.reduce(x, 1, _plus, keep_dims=True))
+    _, place = tl.reduce((x, tl.broadcast_to(cols, x.shape)), 1, _larger_with_place)
+    tl.store(place_ptr + tl.arange(0, 2), place)
+
+
+def own_reductions():
+    x = torch.tensor([[1.0, *[2.0**-24] * 15], [0.0] * 16])
+    x[1, 5], x[1, 11] = 2.0, 2.0
+    totals, places = torch.zeros(2), torch.zeros(2, dtype=torch.int32)
+    _own_reductions[(1,)](x, totals, places)
+    return totals[0].item() > 1.0 and totals[1].item() == 4.0 and places.tolist() == [0, 5]
+
+
 def all_nan():
     out = torch.zeros(2)
     _extremes[(1,)](torch.full((4,), torch.nan), out)
@@ -445,6 +473,7 @@ CASES = {
     "half_sums": (bf16_sums, fp16_sums_round, bf16_sums_keep_dims),
     "row_sums": (row_sums,),
     "float_scans": (float_scans,),
+    "own_reductions": (own_reductions,),
     "integer_sums": (integer_sums,),
     "float_warnings": (float_warnings,),
     "all_nan": (all_nan,),
