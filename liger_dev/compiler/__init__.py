@@ -34,6 +34,7 @@ from liger_dev.compiler.schedule import forward_launches
 from liger_dev.compiler.simplify import simplify
 from liger_dev.compiler.taken import dtypes_taken
 from liger_dev.compiler.taken import least_taken
+from liger_dev.compiler.taken import settle_dtypes
 from liger_dev.compiler.thresholds import StillSorted
 from liger_dev.compiler.thresholds import find_thresholds
 from liger_dev.compiler.trace import axis_sizes
@@ -106,6 +107,7 @@ def differentiated(reference: Reference, fn: Callable[..., Any], source: Path, n
         return lowered(absent, parts, searching)
 
     graph.outputs[:] = lowered()
+    settle_dtypes(fn, reference, graph)
     named_outputs(graph, names)
     leaf_names(graph)
     find_neutrals(graph, lambda name: lowered(frozenset({name})))

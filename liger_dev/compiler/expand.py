@@ -28,6 +28,25 @@ def _expand(graph: Graph, value: Value, done: dict[Value, Value]) -> Value:
     return done[value]
 
 
+def _total(graph: Graph, value: Value, done: dict[Value, Value]) -> tuple[Value, Value] | None:
+    """The largest exponent, and the sum of exponentials above it, of which `value` is the logarithm: of a row, or of
+    rows and numbers beside each other. None if there is no row in it."""
+    if value.op == "logsumexp":
+        peak, log = done[value].args
+        return peak, (log.args[2] if log.op == "where" else log).args[0]
+    if value.op != "logaddexp":
+        return None
+    sides = [_total(graph, arg, done) for arg in value.args]
+    if not any(sides):
+        return None
+    pairs = [side or (done[arg], graph.const(1.0)) for side, arg in zip(sides, value.args)]
+    highest = graph.make("maximum", *(peak for peak, _ in pairs))
+    first, second = (graph.mul(total, graph.make("exp", graph.sub(peak, highest))) for peak, total in pairs)
+    if "highest" not in graph.names.values():
+        graph.names.setdefault(highest, "highest")
+    return highest, graph.add(first, second)
+
+
 def _rewrite(graph: Graph, value: Value, args: tuple[Value, ...], done: dict[Value, Value]) -> Value:
     """Differences from a logsumexp are taken from the maximum first: the sum of the two loses digits far from zero."""
     if value.op in ("softmax", "log_softmax", "logsumexp"):
@@ -51,10 +70,14 @@ def _rewrite(graph: Graph, value: Value, args: tuple[Value, ...], done: dict[Val
         if lse not in graph.names and "lse" not in graph.names.values():
             graph.names[lse] = "lse"
         return lse
-    if value.op == "exp" and value.args[0].op == "sub" and value.args[0].args[1].op == "logsumexp":
-        (x, lse), (peak, log) = value.args[0].args, done[value.args[0].args[1]].args
-        (total,) = log.args[2].args if log.op == "where" else log.args
-        return graph.div(graph.make("exp", graph.sub(done[x], peak)), total)
+    if value.op == "exp" and value.args[0].op == "sub" and (parts := _total(graph, value.args[0].args[1], done)):
+        peak, total = parts
+        x = value.args[0].args[0]
+        own, factor = _total(graph, x, done) or (done[x], graph.const(1.0))
+        return graph.div(graph.mul(factor, graph.make("exp", graph.sub(own, peak))), total)
+    if value.op == "sub" and value.args[1].op == "logaddexp" and (parts := _total(graph, value.args[1], done)):
+        peak, total = parts
+        return graph.sub(graph.sub(args[0], peak), graph.make("log", total))
     if value.op == "sub" and value.args[1].op == "logsumexp":
         peak, log = args[1].args
         return graph.sub(graph.sub(args[0], peak), log)

@@ -155,7 +155,17 @@ def _log_softmax(g: "Graph", v: "Value", d: "Value") -> list["Value | None"]:
 
 
 def _logsumexp(g: "Graph", v: "Value", d: "Value") -> list["Value | None"]:
-    return [g.mul(d, g.make("exp", g.sub(v.args[0], v)))]
+    total, rest = _share(g, d, v)
+    return [g.mul(rest, g.make("exp", g.sub(v.args[0], total)))]
+
+
+def _share(g: "Graph", d: "Value", v: "Value") -> tuple["Value", "Value"]:
+    """`total` and `rest` where d is rest * exp(v - total), since v is a part of it; else v and d."""
+    inner = d.args[0] if d.op == "neg" else d
+    for rest, share in (inner.args, inner.args[::-1]) if inner.op == "mul" else ():
+        if share.op == "exp" and share.args[0].op == "sub" and share.args[0].args[0] is v:
+            return share.args[0].args[1], g.neg(rest) if d.op == "neg" else rest
+    return v, d
 
 
 def fixed(x: torch.Tensor, to: str) -> torch.Tensor:

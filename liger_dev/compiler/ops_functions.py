@@ -71,6 +71,8 @@ def _copysign(g: "Graph", v: "Value", d: "Value") -> list["Value | None"]:
 
 def _logaddexp(g: "Graph", v: "Value", d: "Value") -> list["Value | None"]:
     a, b = v.args
+    if "logsumexp" in (a.op, b.op):  # a row's maximum is taken off these
+        return [g.mul(d, g.make("exp", g.sub(arg, v))) for arg in v.args]
     return [g.mul(d, g.make("sigmoid", g.sub(a, b))), g.mul(d, g.make("sigmoid", g.sub(b, a)))]
 
 

@@ -218,9 +218,18 @@ def _along(name: str) -> Row:
     def row(state: Lowering, x: Any, dim: int, dtype: Any = None) -> Term:
         t = state.term(x)
         over, _ = over_dims(t, dim, True)
-        return result(state, state.graph.make(name, t.value, axes=t.value.axes, over=tuple(sorted(over))), [t], t.dims)
+        operand = _unshifted(t.value, tuple(sorted(over)))
+        return result(state, state.graph.make(name, operand, axes=operand.axes, over=tuple(sorted(over))), [t], t.dims)
 
     return row
+
+
+def _unshifted(value: Value, over: tuple[str, ...]) -> Value:
+    """`x` of `x - max(x)`, whose softmax is the same: its kernel takes the maximum off anyway."""
+    if value.op != "sub" or value.args[1].op != "max":
+        return value
+    x, peak = value.args
+    return x if peak.args == (x,) and peak.attr("over") == over else value
 
 
 def _logsumexp(state: Lowering, x: Any, dim: Any, keepdim: bool = False) -> Term:

@@ -1,10 +1,12 @@
 """A reference in, what eager PyTorch takes it with out, found by calling it: how many elements of each axis at least, and
 which dtypes."""
 
+import contextlib
 import warnings
 
 from collections.abc import Callable
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -36,6 +38,23 @@ def least_taken(fn: Callable[..., Any], reference: Reference, graph: Graph) -> d
 def dtypes_taken(fn: Callable[..., Any], reference: Reference, sizes: Mapping[str, int]) -> list[str]:
     """The names of the dtypes of floating inputs that forward and backward run with; float32 is always one."""
     return ["float32", *(name for name in ("bfloat16", "float16") if _runs(fn, reference, sizes, _DTYPES[name]))]
+
+
+def settle_dtypes(fn: Callable[..., Any], reference: Reference, graph: Graph) -> None:
+    """Outputs keep those of their `dtype_of` that widen eager's result: `y += x` has y's dtype, which no trace shows."""
+    floats = [tensor.name for tensor in reference.tensors if tensor.dtype == "float"]
+    if all(len(output.dtype_of) < 2 for output in graph.outputs):
+        return
+    narrow: dict[str, list[torch.dtype]] = {}
+    for name in floats:
+        with contextlib.suppress(*_REFUSALS), torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            results = _call(fn, reference, graph.extents, torch.bfloat16, wide=name)
+            narrow[name] = [result.dtype for result in results]
+    for i, output in enumerate(graph.outputs):
+        kept = tuple(n for n in output.dtype_of if narrow.get(n, [None] * (i + 1))[i] != torch.bfloat16)
+        if kept:
+            graph.outputs[i] = replace(output, dtype_of=kept)
 
 
 def _takes(fn: Callable[..., Any], reference: Reference, sizes: Mapping[str, int], dtype: torch.dtype) -> bool:
@@ -71,9 +90,13 @@ def _call(
     sizes: Mapping[str, int],
     dtype: torch.dtype,
     needs_gradient: bool = False,
+    wide: str = "",
 ) -> tuple[Any, ...]:
+    """The results for inputs of one dtype, but for the one named `wide`, which is float32."""
     scalars = {scalar.name: tag(scalar, i, False) for i, scalar in enumerate(reference.scalars)}
-    tensors = {t.name: sample(t.shape, t.dtype, sizes, dtype) for t in reference.tensors}
+    tensors = {
+        t.name: sample(t.shape, t.dtype, sizes, torch.float32 if t.name == wide else dtype) for t in reference.tensors
+    }
     for x in tensors.values():
         x.requires_grad_(needs_gradient and x.is_floating_point())
     result = fn(**tensors, **scalars)

@@ -47,10 +47,12 @@ def load(path: Path, entry: str) -> Callable[..., Any]:
         try:
             return function(**given)
         except RuntimeError:
-            copies = {n: x.contiguous() if isinstance(x, torch.Tensor) else x for n, x in given.items()}
-            if all(copies[name] is x for name, x in given.items()):
-                raise
-        # `x.view(-1, n)`, or a view of pairs as complex numbers, says nothing of strides that a kernel takes.
+            pass
+        # `x.view(-1, n)`, or a view of pairs as complex numbers, asks for strides and offsets that a kernel does not need.
+        copies = {
+            n: x.clone(memory_format=torch.contiguous_format) if isinstance(x, torch.Tensor) else x
+            for n, x in given.items()
+        }
         return function(**copies)
 
     return call

@@ -98,3 +98,9 @@ def test_an_empty_axis_is_refused_where_eager_refuses_it_whatever_dtypes_that_ta
     body = "y = torch.view_as_real(torch.complex(x, z))\nreturn y.reshape(x.shape[0], -1)"
     compiled = compile_op(written("x: torch.Tensor, z: torch.Tensor", body, x=("N", "D"), z=("N", "D")), {})
     assert compiled.op["op"]["least"]["N"] == 1
+
+
+def test_what_is_added_in_place_does_not_widen_a_result():
+    body = "y = x * 2.0\ny += z\nreturn y, x + z"
+    compiled = compile_op(written("x: torch.Tensor, z: torch.Tensor", body, x=("N", "D"), z=("N", "D")), {})
+    assert [output["dtype"] for output in compiled.profile["forward_outputs"]] == ["same as x", "promote(x, z)"]

@@ -231,3 +231,20 @@ def test_a_sum_that_forward_has_is_used_with_the_other_sign_too():
     graph = catalogue_graph("jsd")
     text = formula(graph, "dlog_q", gradient(graph, "log_q"))
     assert "dlog_q_bounded = student_term * " in text and "1 +" not in text
+
+
+SINK = """
+combined = torch.cat([x, sink.unsqueeze(-1).expand(x.shape[0], 1)], dim=-1)
+combined = combined - combined.max(dim=-1, keepdim=True).values
+return F.softmax(combined, dim=-1)[..., :-1]
+"""
+
+
+def test_a_softmax_beside_a_number_is_that_of_the_row_and_counts_from_its_maximum():
+    """The reference takes the maximum off before, which changes nothing; nothing is the exponential of a difference of
+    logarithms, which loses digits far from zero."""
+    graph = op_graph("x: torch.Tensor, sink: torch.Tensor", SINK, x=("B", "S"), sink=("B",))
+    y = formula(graph, "y", graph.outputs[0].value)
+    assert y.startswith("y = exp(x - highest) / (denominator * exp(row_max - highest) + exp(sink - highest)), where")
+    assert first_line(graph, "x") == "dx = y * (dy - sum[S](dy * y))"
+    assert "log" not in first_line(graph, "sink")

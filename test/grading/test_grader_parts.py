@@ -315,5 +315,6 @@ def test_strides_that_only_eager_refuses_do_not_hide_the_truth(tmp_path):
     )
     function, x = reference_child.load(path, "pairs"), torch.randn(3, 8)
     assert torch.equal(function(x=torch.randn(8, 3).t().copy_(x)), function(x=x))
+    assert torch.equal(function(x=torch.randn(25)[1:].view(3, 8).copy_(x)), function(x=x))
     with pytest.raises(RuntimeError, match="unflatten"):
         function(x=torch.randn(8, 3).t()[:, :7])
