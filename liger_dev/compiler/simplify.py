@@ -103,11 +103,36 @@ class _Pass:
                 minus = [Product(-1.0, ()) * t for t in self.terms(args[1])]
                 return self.total([*self.terms(args[0]), *minus])
             case "sum":
-                return self.reduce(args[0], frozenset(value.attr("over")))
+                over = frozenset(value.attr("over"))
+                return self.counted(args[0], over) or self.reduce(args[0], over)
             case "where":
                 return self.masked(*args)
             case _:
                 return self.graph.make(value.op, *args, axes=value.axes, dtype=value.dtype, **dict(value.attrs))
+
+    def counted(self, value: Value, over: Axes) -> Value | None:
+        """The sum of what is made of a row's one 1 among zeros, such as smoothed labels, without going over the row."""
+        if not value.axes & over:
+            return self.run(self.graph.sum(value, over))
+        match value.op:
+            case "eq" if value.args[0].op == "index" and over == value.args[0].axes and value.args[1].op == "input":
+                (axis,) = over
+                return self.graph.const(1.0) if (value.args[1], axis) in self.graph.picks else None
+            case "float" | "int":
+                return self.counted(value.args[0], over)
+            case "add" | "sub" | "neg":
+                parts = [self.counted(arg, over) for arg in value.args]
+                known = [part for part in parts if part is not None]
+                if len(known) < len(parts):
+                    return None
+                pairs = zip(known, known[::-1]) if value.op == "add" else ()
+                rest = [a.args[0] for a, b in pairs if a.op == "sub" and a.args[1] is b]  # 1 - smoothing + smoothing
+                return rest[0] if rest else getattr(self.graph, value.op)(*known)
+            case "mul" | "div":
+                a, b = value.args if value.op == "div" or not value.args[1].axes & over else value.args[::-1]
+                counted = None if b.axes & over else self.counted(a, over)
+                return None if counted is None else getattr(self.graph, value.op)(counted, b)
+        return None
 
     def masked(self, condition: Value, a: Value, b: Value) -> Value:
         """where(x <= 0, 0, y) is y when relu(x) is a factor of y."""

@@ -248,3 +248,16 @@ def test_a_softmax_beside_a_number_is_that_of_the_row_and_counts_from_its_maximu
     assert y.startswith("y = exp(x - highest) / (denominator * exp(row_max - highest) + exp(sink - highest)), where")
     assert first_line(graph, "x") == "dx = y * (dy - sum[S](dy * y))"
     assert "log" not in first_line(graph, "sink")
+
+
+def test_what_smoothed_labels_add_up_to_is_known():
+    body = """
+y = F.one_hot(target, x.shape[-1]).to(x.dtype) * (1 - smoothing) + smoothing / x.shape[-1]
+return -(y * x.log_softmax(-1)).sum(-1)
+"""
+    signature = "x: torch.Tensor, target: torch.LongTensor, smoothing: float = 0.1"
+    graph = op_graph(signature, body, x=("N", "C"), target=("N",))
+    assert "sum" not in first_line(graph, "x")
+    counted = op_graph(signature, body.replace("F.one_hot(target, x.shape[-1])", "(torch.arange(x.shape[-1]) == target[:, None])"),
+                       x=("N", "C"), target=("N",))  # fmt: skip
+    assert "sum" in first_line(counted, "x"), "a target that nothing checks may be none of the columns"
