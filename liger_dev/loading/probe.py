@@ -31,6 +31,7 @@ _MULTIPLES = (2, 3, 4, 5, 8, 16, 32, 64)
 _ROUNDOFF = 1e-6
 # How many times as large all axes are where a gradient is zero at the usual sizes: a group may have been one element.
 _MANY = 8
+_ON_ITS_OWN = "run it by itself in Python on normally distributed numbers, which a kernel is tested with, and mend it"
 _READS = frozenset("__bool__ __int__ __float__ __index__ item tolist numpy nonzero".split())
 
 
@@ -195,7 +196,7 @@ def _assumed(tensors: list[Tensor], indices: list[Tensor]) -> tuple[str, ...]:
 
 def run(operation: Operation, tensors: dict[str, torch.Tensor], scalars: dict[str, Any] | None = None) -> Any:
     """The operation's result. Raises BadInput for what its code raises, and where it reads a tensor's value."""
-    with users_code("the operation fails", operation.place), _NoReading():
+    with users_code("the operation fails", operation.place, _ON_ITS_OWN), _NoReading():
         return operation.bind(trial_values(operation.scalars) | (scalars or {}))(tensors)
 
 

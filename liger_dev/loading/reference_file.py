@@ -67,7 +67,7 @@ def _literal(statement: ast.Assign, name: str, shown: str) -> dict[str, Any]:
             raise BadInput(
                 f"SHAPES gives {tensor} the axis {axis!r}",
                 where,
-                "write a name, a part of one such as 'D/2', or a number for a size that is fixed",
+                "write a name, a part of one such as 'D/2' (in place of 2 * H, name that, and H as its half), or a number for a size that is fixed",
             )
     return value
 
