@@ -116,6 +116,7 @@ def case_values(
         "case_arguments": ", ".join([*(["batch"] if batch else []), *([columns] if columns else [])]),
         "cases": _cases(_fast_cases(reference, profile, columns), batch, sizes, any_rank, demands),
         "large_cases": _cases(_LARGE_ANY_RANK, batch, sizes, any_rank, demands),
+        "longer_batch": (1, *_default_batch(batch, demands)),
         "beyond": _beyond(reference, batch, sizes),
         "input_name": (inputs or floats)[0],
         "float_inputs": _names(inputs or floats),
@@ -243,13 +244,16 @@ def _other_sizes(reference: Reference, batch: Batch, columns: str, demands: Size
 
 
 def _default_sizes(batch: Batch, sizes: Sizes, others: Mapping[str, int], demands: SizeDemands) -> list[str]:
-    shape = (2,) * (len(batch) - 2) + (2, 3) if len(batch) > 1 else (6,)
-    shape = tuple(map(demands.fitting, batch, shape))
     return [
-        *([f"batch={shape}"] if batch else []),
+        *([f"batch={_default_batch(batch, demands)}"] if batch else []),
         *([f"{sizes.columns}={sizes(6 if sizes.are_rows else 127)}"] if sizes.columns else []),
         *(f"{axis}={size}" for axis, size in others.items()),
     ]
+
+
+def _default_batch(batch: Batch, demands: SizeDemands) -> tuple[int, ...]:
+    shape = (2,) * (len(batch) - 2) + (2, 3) if len(batch) > 1 else (6,)
+    return tuple(map(demands.fitting, batch, shape))
 
 
 def _input(tensor: Tensor, batch: Batch, columns: str) -> dict[str, str]:

@@ -58,6 +58,7 @@ def values(
         "apply_arguments": ", ".join(arguments),
         "functional_doc": _functional_doc(reference, profile, batch if any_rank else ()),
         **_module(reference, profile, batch if any_rank else ()),
+        "refuses_rank": bool(batch) and not any_rank,
         **case_values(reference, profile, batch, any_rank, sizes, picked, dtypes),
     }
 

@@ -250,6 +250,15 @@ def test_an_annotation_is_no_indexing():
     assert accepts_any_rank(replace(reference, text=text))
 
 
+@pytest.mark.parametrize("body, refused", [("return x.mean(-1)", False), ("return x.mean(2)", True)])
+def test_one_dimension_too_many_is_tried_where_it_means_something_else(body, refused):
+    reference, profile = load("softmax")
+    reference = replace(reference, text=f"import torch\n\n\ndef softmax(x):\n    {body}\n")
+    text = kernel_files(reference, profile, {}, TEMPLATES[2:3])["test/kernels/test_softmax.py"]
+    assert ("def test_refuses_rank" in text) is refused
+    assert ("batch=(1, 2, 3)" in text) is refused
+
+
 def test_batch_axes_are_those_that_rows_share():
     reference, _ = load("fused_add_rms_norm")
     assert batch_axes(reference) == ("B", "T")
