@@ -263,7 +263,7 @@ def _input(tensor: Tensor, batch: Batch, columns: str) -> dict[str, str]:
     items = ["*batch", *rest] if has_batch else rest
     shape = "batch" if items == ["*batch"] else f"({', '.join(items)}{',' if len(items) == 1 else ''})"
     calls = {"float": f"randn({shape}, dtype)", "bool": f"randint(2, {shape}).bool()"}
-    unknown = 2 if "mask" in tensor.name else columns or 2
+    unknown = 2 if tensor.is_mask else columns or 2
     high = f"batch[{batch.index(tensor.range)}]" if tensor.range in batch else _axis(tensor.range) or unknown
     return {"name": tensor.name, "call": calls.get(tensor.dtype, f"randint({high}, {shape})")}
 

@@ -33,6 +33,11 @@ class Tensor:
     init: str = ""
     range: str = ""
 
+    @property
+    def is_mask(self) -> bool:
+        """Whether it holds 0 and 1, as far as its name says: no reference tells what integers that pick nothing mean."""
+        return "mask" in self.name
+
 
 @dataclass(frozen=True)
 class Scalar:

@@ -38,7 +38,7 @@ def _values(
     if tensor.dtype == "bool":
         return torch.randint(2, shape, generator=generator).bool()
     if tensor.dtype == "int":
-        unknown = "" if "mask" in tensor.name else axes.columns
+        unknown = "" if tensor.is_mask else axes.columns
         counted = tensor.range if tensor.range in case.sizes else unknown
         return torch.randint(max(case.sizes.get(counted, 2), 1), shape, generator=generator)
     x = torch.randn(shape, generator=generator)
