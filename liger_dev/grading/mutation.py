@@ -52,6 +52,8 @@ def strength(request: Request, called: Sequence[Called]) -> Strength:
     nulls, others = _sample([mutation for mutation in every if not mutation.excluded], request.seed)
     chosen = [*nulls, *others[: _SPARE * request.mutants]]
     outcomes, fault = _run(request, called, function, text, chosen, len(nulls) + request.mutants)
+    if not fault:
+        fault = _too_few(len(outcomes), len(chosen), len(nulls) + request.mutants)
     ran = [_judged_by_bounds(request, called, *pair) for pair in outcomes]
     ran += [_mutant(mutation, "excluded", mutation.excluded) for mutation in excluded]
     return Strength(tuple(sorted(ran, key=lambda m: (m.line, m.operator, m.change))), len(every), fault)
@@ -103,6 +105,13 @@ def _run(
         return [], f"the test file does not pass on the op itself in a fork: {failed}"
     ended = [(chosen[int(row["name"])], row) for row in rows[1:]]
     return [(mutation, _outcome(mutation, row)) for mutation, row in ended], ""
+
+
+def _too_few(tried: int, chosen: int, enough: int) -> str:
+    """Why the tests can't be called strong, where the time was over before half of the bugs had been tried."""
+    if tried == chosen or 2 * tried >= enough:
+        return ""
+    return f"the time was over when {tried} of {enough} planted bugs had been tried: the tests take too long here"
 
 
 def _outcome(mutation: Mutation, row: dict[str, Any]) -> Mutant:

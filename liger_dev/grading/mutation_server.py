@@ -17,6 +17,7 @@ import time
 
 from collections.abc import Mapping
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -180,12 +181,13 @@ def main(job_path: Path, out: Path) -> None:
     _prepare()
     job = json.loads(job_path.read_text())
     first, start = Path(job["trees"][0]), time.monotonic()
+    deadline = start + job["seconds"]
     found = run(first, job["test"], {}, job["seconds"])
     cases = probe(first, first / job["op"], job["probe"], job["seconds"]) if not found["code"] else {}
     limit = max(SECONDS, TIMES * (time.monotonic() - start))
     _write(out / "original.jsonl", "original", found, 0)
     number = 0 if found["code"] else len(job["trees"])
-    workers = [_worker(job, one, found, cases, limit, out) for one in range(number)]
+    workers = [_worker(job, one, found, cases, _Time(deadline, limit), out) for one in range(number)]
     ended = [os.waitpid(worker, 0)[1] for worker in workers]
     sys.exit(1 if any(ended) else 0)
 
@@ -195,27 +197,47 @@ def _imported(row: Mapping[str, Any]) -> bool:
     return row["code"] not in _NOT_COLLECTED or bool(row["failed"])
 
 
+@dataclass(frozen=True)
+class _Time:
+    """When all mutants must be done with, and the seconds that each one may take."""
+
+    deadline: float
+    limit: float
+
+    @property
+    def left(self) -> float:
+        return min(self.limit, self.deadline - time.monotonic())
+
+    @property
+    def over(self) -> bool:
+        return time.monotonic() >= self.deadline
+
+
 def _worker(
-    job: dict[str, Any], number: int, found: dict[str, Any], cases: dict[str, list[str]], limit: float, out: Path
+    job: dict[str, Any], number: int, found: dict[str, Any], cases: dict[str, list[str]], allowed: _Time, out: Path
 ) -> int:
-    """A fork that runs every so many-th mutant in the tree of its own; `found` and `cases` are the original's."""
+    """A fork that runs every so many-th mutant in the tree of its own, as many as it is `allowed` time for; `found` and
+    `cases` are the original's."""
     worker = os.fork()
     if worker:
         return worker
     tree = Path(job["trees"][number])
     op = tree / job["op"]
-    deadline = time.monotonic() + job["seconds"]
     bugs, enough = 0, -(-job["enough"] // len(job["trees"]))
     for name, text, kernel in job["texts"][number :: len(job["trees"])]:
-        if bugs >= enough or time.monotonic() > deadline:
+        if bugs >= enough or allowed.over:
             break
         op.write_text(text)
-        told = run(tree, job["test"], found["seconds"], limit, _launching(found["launched"], kernel) if kernel else ())
+        told = run(
+            tree, job["test"], found["seconds"], allowed.left, _launching(found["launched"], kernel) if kernel else ()
+        )
         same = 0
         if not told["code"]:
             asked = _launching(cases, kernel)
-            given = probe(tree, op, job["probe"], limit, asked)
+            given = probe(tree, op, job["probe"], allowed.left, asked)
             same = len(asked) if given == {case: cases[case] for case in asked} else 0
+        if allowed.over:
+            break  # what ended with the time for all was not judged
         _write(out / f"worker-{number}.jsonl", name, told, same)
         bugs += not same and _imported(told)
     os._exit(0)

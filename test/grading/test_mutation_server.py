@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from liger_dev.grading import wire
+from liger_dev.grading.mutation import _too_few
 
 pytest.importorskip("triton")
 
@@ -56,7 +57,7 @@ def test_double(x, y):
 """
 
 
-def served(folder, original, bugs=None, test=TEST, enough=9):
+def served(folder, original, bugs=None, test=TEST, enough=9, seconds=100):
     bugs = [(name, text, "") for name, text in BUGS.items()] if bugs is None else bugs
     trees = [folder / f"tree-{number}" for number in range(2)]
     for tree in trees:
@@ -67,7 +68,7 @@ def served(folder, original, bugs=None, test=TEST, enough=9):
     wire.write(folder, "000", {}, {"x": torch.arange(12.0)}, whole=True)
     case = {"file": "000", "scalars": {}, "wanted": [], "alias": None, "steps": [], "mode": "grad", "reuses": False}
     probe = {"folder": str(folder), "function": "double", "names": [["x"], []], "cases": [case]}
-    job = {"trees": [str(tree) for tree in trees], "op": "kernels/op.py", "test": "test_op.py", "seconds": 100}
+    job = {"trees": [str(tree) for tree in trees], "op": "kernels/op.py", "test": "test_op.py", "seconds": seconds}
     job |= {"original": original, "texts": bugs, "enough": enough, "probe": probe}
     (folder / "job.json").write_text(json.dumps(job))
     (folder / "out").mkdir()
@@ -116,3 +117,16 @@ def test_what_is_no_bug_gives_its_place_to_the_next(tmp_path):
     bugs = [(f"{number} {name}", BUGS[name], "") for number, name in enumerate(names)]
     # Every second one goes to a worker, which stops after one bug.
     assert {*served(tmp_path, OP, bugs, enough=2)} == {"original", *(name for name, _, _ in bugs[:6])}
+
+
+def test_what_the_time_for_all_ends_is_not_judged(tmp_path):
+    hangs = OP.replace("    return", "    while True:\n        pass\n    return")
+    # Every second one goes to a worker: the second one does not get beyond its first.
+    bugs = [("0", BUGS["killed"], ""), ("1", hangs, ""), ("2", BUGS["killed"], ""), ("3", BUGS["killed"], "")]
+    assert {*served(tmp_path, OP, bugs, seconds=12)} == {"original", "0", "2"}
+
+
+@pytest.mark.parametrize("tried, chosen, told", [(0, 40, True), (9, 40, True), (10, 40, False), (3, 3, False)])
+def test_tests_that_met_too_few_bugs_are_not_called_strong(tried, chosen, told):
+    """Of twenty bugs that are wanted, ten are enough, or all that there are."""
+    assert bool(_too_few(tried, chosen, 20)) is told
