@@ -21,6 +21,7 @@ TEST = "import torch\n\nfrom kernels.op import double\n\n\ndef test_double():\n 
 BUGS = {
     "killed": OP.replace("2 * x", "3 * x"),
     "equivalent": OP.replace("2 * x", "x + x"),
+    "another zero": OP.replace("2 * x", "2 * x * (1 - 2 * (x == 0))"),
     "survives": OP.replace("2 * x", "2 * x if x.numel() < 9 else 3 * x"),
     "no module": "import no_such_module\n",
     "ends": "import os\n\nos._exit(0)\n",
@@ -85,6 +86,7 @@ def test_each_bug_has_an_outcome_of_its_own(tmp_path):
     assert found["original"] == (0, "", 0)
     assert found["killed"] == (1, "test_double", 0)
     assert found["equivalent"] == (0, "", 1)
+    assert found["another zero"] == (0, "", 1)
     assert found["survives"] == (0, "", 0)
     assert found["no module"][0] == 2
     assert found["ends"] == (1, "", 0)
