@@ -20,6 +20,7 @@ def pytest_configure(config):
     config.addinivalue_line("filterwarnings", "ignore::RuntimeWarning:triton")
     # Of the reference's own calls, which torch warns of: no rows, mixed dtypes, what it means to change.
     config.addinivalue_line("filterwarnings", "ignore::UserWarning:torch")
+    config.addinivalue_line("filterwarnings", "ignore::UserWarning:kernels.reference")
 
 
 def pytest_collection_modifyitems(items):
