@@ -118,8 +118,10 @@ def _entry(text: str, entry: str | None, shown: str, name: str) -> str:
     public = [name for name in names if not name.startswith("_")]
     if not public:
         raise BadInput("the file defines no public function or class", shown, "define the operation as a function")
-    if "get_inputs" in names and "Model" in names:
-        return "Model"  # KernelBench's convention
+    if "get_inputs" in names:  # KernelBench's convention
+        if "Model" in names:
+            return "Model"
+        public = [name for name in public if name not in ("get_inputs", "get_init_inputs")]
     alike = [own for own in public if own.lower() == name.replace("_", "").lower()]
     for likely in ([name] if name in public else [], alike, public, _unused(tree, public)):
         if len(likely) == 1:

@@ -22,6 +22,7 @@ from liger_dev.records import Scalar
 from liger_dev.records import Tensor
 
 _WIDTH = 120
+_WHOLE = re.compile(r"u?int\d*|bool")
 _RESETS = {"ones": "nn.init.ones_({0})", "zeros": "nn.init.zeros_({0})", "normal": "nn.init.normal_({0})"}
 
 
@@ -48,7 +49,7 @@ def values(
         **fields,
         "profile": profile,
         "reference": reference,
-        "differentiable": any(output.dtype not in ("int", "bool") for output in profile.forward_outputs),
+        "differentiable": any(not _WHOLE.fullmatch(output.dtype) for output in profile.forward_outputs),
         "summary": sentence(reference.summary or profile.forward_computation),
         "computation": sentence(profile.forward_computation),
         "tensors": [_tensor(tensor, profile) for tensor in reference.tensors],

@@ -21,8 +21,8 @@ _CLEARLY = 3
 
 @dataclass(frozen=True)
 class _Node:
-    """A statement: the headers of its clauses (`if …:`, `else:`), each with what stands below it. `apart`: a blank line
-    stands before it."""
+    """A statement: the headers of its clauses (`if …:`, `else:`), each with what stands below it, the first one with the
+    comments above it. `apart`: a blank line stands before it."""
 
     heads: tuple[str, ...]
     below: tuple[tuple["_Node", ...], ...]
@@ -63,6 +63,9 @@ def _parse(lines: Sequence[str]) -> _Nodes:
         if not line:
             apart = True
             continue
+        while line.rpartition("\n")[2].startswith("#") and i < len(lines) and lines[i]:
+            line = f"{line}\n{lines[i]}"
+            i += 1
         end = i
         while end < len(lines) and (lines[end].startswith("    ") or not lines[end]):
             end += 1
@@ -83,7 +86,7 @@ def _lines(nodes: _Nodes, top: bool = True) -> Body:
     for i, node in enumerate(nodes):
         lines += [""] if node.apart and (i or not top) else []
         for head, below in zip(node.heads, node.below):
-            lines += [head, *(f"    {line}" if line else "" for line in _lines(below))]
+            lines += [*head.split("\n"), *(f"    {line}" if line else "" for line in _lines(below))]
     return lines
 
 

@@ -71,7 +71,7 @@ def _output(output: Output) -> dict[str, Any]:
     dtypes = output.dtype_of
     dtype = f"promote({', '.join(dtypes)})" if len(dtypes) > 1 else f"same as {dtypes[0]}" if dtypes else "float32"
     if output.value.dtype != "float":
-        dtype = output.value.dtype
+        dtype = output.whole if output.whole != "int64" else output.value.dtype
     shape: list[str | int] = [" * ".join(dim) if dim else 1 for dim in output.dims]
     return {"name": output.name, "shape": shape, "dtype": dtype}
 

@@ -93,13 +93,14 @@ class Input:
 @dataclass(frozen=True)
 class Output:
     """A result: `dtype_of` names the inputs whose promotion is its dtype; empty means float32. One that is `cast_down`
-    has a cast of the reference's as its last step: autograd keeps what was before it."""
+    has a cast of the reference's as its last step: autograd keeps what was before it. Whole numbers are stored as `whole`."""
 
     name: str
     value: Value
     dims: Dims
     dtype_of: tuple[str, ...]
     cast_down: bool = False
+    whole: str = "int64"
 
 
 @dataclass

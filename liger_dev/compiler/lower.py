@@ -252,7 +252,7 @@ def _outputs(state: Lowering, results: list[Any]) -> list[Output]:
         taken = {tensor.name for tensor in state.reference.tensors}
         if {name, f"d{name}"} & taken or name in WRAPPERS or not given and name in _names_below(state, term.value):
             name = "result" if len(results) == 1 else f"result_{i}"
-        low = node.meta["val"].dtype == torch.bfloat16
+        dtype = node.meta["val"].dtype
         value = term.value
         cast_down = value.op == "round" and set(value.attr("like")) == term.dtype_of and len(node.users) == 1
         if cast_down:
@@ -263,8 +263,9 @@ def _outputs(state: Lowering, results: list[Any]) -> list[Output]:
         for local in [v for v, own in state.graph.names.items() if own == f"d{name}"]:
             state.graph.names[local] = f"d{name}_value"
         order = [tensor.name for tensor in state.reference.tensors]
-        dtype_of = tuple(sorted(term.dtype_of, key=order.index)) if low else ()
-        outputs.append(Output(name, value, term.dims, dtype_of, cast_down))
+        dtype_of = tuple(sorted(term.dtype_of, key=order.index)) if dtype == torch.bfloat16 else ()
+        whole = str(dtype).removeprefix("torch.") if term.value.dtype == "int" else "int64"
+        outputs.append(Output(name, value, term.dims, dtype_of, cast_down, whole))
     return outputs
 
 

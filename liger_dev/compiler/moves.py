@@ -9,6 +9,7 @@ from liger_dev.compiler.ir import Slice
 from liger_dev.compiler.ir import Slices
 from liger_dev.compiler.ir import Value
 from liger_dev.compiler.ir import is_const
+from liger_dev.compiler.padding import UNKNOWN
 from liger_dev.compiler.padding import Lanes
 from liger_dev.errors import Unsupported
 
@@ -104,7 +105,9 @@ def related(graph: Graph, a: str, b: str) -> bool:
 def _is_zero_outside(graph: Graph, value: Value, axis: str, into: str, by: int) -> bool:
     """Whether a moved value is 0 where the move leaves the axis, because the inputs that it reads there are."""
     wanted = bounds(graph, axis, into, by)
-    fills: dict[Value, float | str] = {}
+    # A mean over what may be nothing is no number, and no product with it is 0.
+    quotients = [v for v in graph.walk([value]) if v.op == "div" and v.args[1].op == "sum"]
+    fills: dict[Value, float | str] = {v: UNKNOWN for v in quotients if axis in v.args[1].attr("over")}
     for leaf in (v for v in graph.walk([value]) if v.op == "input"):
         for position, piece in leaf.attr("slices"):
             if piece.outside == "zero" and piece.axes == (into,):

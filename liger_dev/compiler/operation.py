@@ -75,7 +75,8 @@ def operation_values(hosts: Sequence[tuple[Setting, Host]], dtypes: Sequence[str
             *sizes.values(),
             *needs,
         ],
-        "sizes": [(name, graph.sizes.get(axis, axis)) for axis, name in sizes.items()],
+        "sizes": (read := [(name, graph.sizes.get(axis, axis)) for axis, name in sizes.items()]),
+        "sizes_before": _of_dropped(read, named["results"], hosts),
         "counts": [s.name for s in reference.scalars if any(s.name in each.graph.sizes.values() for _, each in hosts)],
         "divisors": {axis: n for _, each in hosts for axis, n in divisors(each.graph, reference).items()},
         "limits": {part: whole for _, each in hosts for part, whole in limits(each.graph, reference).items()},
@@ -94,6 +95,15 @@ def operation_values(hosts: Sequence[tuple[Setting, Host]], dtypes: Sequence[str
         **named,
     }
     return {"op": values}
+
+
+def _of_dropped(
+    sizes: Sequence[tuple[str, str]], results: Sequence[str], hosts: Sequence[tuple[Setting, Host]]
+) -> list[str]:
+    """The sizes that are read off an input in whose place a setting's forward returns None."""
+    inputs = {item.name for item in hosts[0][1].graph.inputs} & set(results)
+    dropped = {name for name in inputs if any(name not in host.saved for _, host in hosts)}
+    return [name for name, text in sizes if dropped & set(re.findall(r"\w+(?=\.)", text))]
 
 
 def _open_settings(hosts: Sequence[tuple[Setting, Host]]) -> dict[str, tuple[KernelText, tuple[str, ...]]]:

@@ -49,7 +49,7 @@ class Lanes:
         lanes = [self.of(arg) for arg in value.args]
         if value.op in ("round", "detach", "float"):
             return lanes[0]
-        if value.op in ("softmax", "cumsum", "cumprod"):
+        if value.op in ("softmax", "log_softmax", "logsumexp", "cumsum", "cumprod", "sort"):
             return FINITE if lanes[0] in (0.0, FINITE) else UNKNOWN
         if value.op == "fixed":
             return lanes[0] if lanes[0] in (0.0, FINITE) else UNKNOWN

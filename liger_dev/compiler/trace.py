@@ -211,11 +211,11 @@ def _export(module: torch.nn.Module, samples: tuple[torch.Tensor, ...], dynamic:
     """Strict export keeps the names of helpers; what it can't trace is tried without it."""
     try:
         return torch.export.export(module, samples, dynamic_shapes=(dynamic,), strict=True)
-    except (RuntimeError, IndexError, torch._dynamo.exc.TorchDynamoException):
+    except (RuntimeError, IndexError, AttributeError, torch._dynamo.exc.TorchDynamoException):
         pass
     try:
         return torch.export.export(module, samples, dynamic_shapes=(dynamic,), strict=False)
-    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+    except (RuntimeError, ArithmeticError, AttributeError, TypeError, ValueError, IndexError) as error:
         raise Unsupported(
             f"torch.export can't trace the reference: {str(error).strip().splitlines()[0]}",
             reference.name,

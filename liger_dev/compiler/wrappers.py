@@ -47,6 +47,7 @@ def forward_lines(host: Host, results: Sequence[str]) -> list[str]:
     host_values = _host_values(host, shapes, known)
     layout: Layout | None = None
     filled: set[str] = set()
+    missing: set[str] = set()
     for launch in host.forward:
         spec = launch.single or launch.looped[0]
         lines += host_values.assign(v for v in spec.loads if v in host.plan.host)
@@ -54,16 +55,17 @@ def forward_lines(host: Host, results: Sequence[str]) -> list[str]:
             layout = spec.layout
             lines = _with_sizes(lines, sizes(shapes, layout), first=not filled)
         stores = {store.place.name: store for store in reversed(spec.stores)}
-        for name in dict.fromkeys([*host.texts[spec.name].pointers, *stores]):
+        for name in dict.fromkeys([*host.texts[spec.name].pointers, *stores, *host.absent(launch)]):
             if name in stores and name not in filled:
                 filled.add(name)
                 fresh = f"{name} = {_empty_forward(host, stores[name], spec.layout, shapes, full.name)}"
                 lines.append(conditional(fresh, stores[name].guard))
-            elif name in host.absent(launch) and name not in filled:
+            elif name in host.absent(launch) and name not in filled | missing:
+                missing.add(name)
                 lines.append(f"{name} = None")
         lines += launch_lines(host, launch, f"{full.name}.device", "forward", shapes)
         layout = _layout_after(launch)
-    given = {*host.saved, *(output.name for output in graph.outputs), *filled}
+    given = {*host.saved, *(output.name for output in graph.outputs), *filled, *missing}
     lines += [f"{name} = None" for name in results if name not in given]
     lines += _rounded(host, host_values.assign(host_values.wanted))
     lines.append(f"return {', '.join(results)}")
@@ -141,7 +143,7 @@ def _empty_forward(host: Host, store: Store, layout: Layout, shapes: Shapes, ful
     if output.value.dtype == "bool":
         return _empty(shapes, place.dims, "torch.bool", full)
     if output.value.dtype == "int":
-        return _empty(shapes, place.dims, "torch.int64", full)
+        return _empty(shapes, place.dims, f"torch.{output.whole}", full)
     return _empty(shapes, place.dims, _promoted(host, output.dtype_of), full)
 
 

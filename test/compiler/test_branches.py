@@ -83,3 +83,20 @@ def test_a_tensor_that_one_setting_lacks_is_one_line():
 def test_several_values_against_one():
     rows = [({"r": value}, ["tail"] if value == "none" else ["head", "tail"]) for value in ("mean", "sum", "none")]
     assert merged(rows)[0] == ['if r != "none":', "    head", "tail"]
+
+
+def test_a_comment_stays_with_the_statement_below_it():
+    guard = ["with guard:", "    go(a)"]
+    rows = [
+        ({"flag": True}, ["# A reason.", *guard]),
+        ({"flag": False}, guard),
+    ]
+    lines, _ = merged(rows)
+    assert lines == [
+        "if flag:",
+        "    # A reason.",
+        *(f"    {line}" for line in guard),
+        "else:",
+        *(f"    {line}" for line in guard),
+    ]
+    assert merged([({"flag": flag}, ["# A reason.", *guard]) for flag in (True, False)])[0] == ["# A reason.", *guard]

@@ -377,6 +377,40 @@ def cast_like_a_sum(x, residual):
     x_2 = x + residual
     return x_2.float().square().type_as(x_2)
 """,
+    # Settings that keep different tensors, with a comment that one of them has alone.
+    "noisy_choice": """
+SHAPES = {"logits": ("B", "K"), "noise": ("B", "K")}
+
+
+def noisy_choice(logits, noise, tau: float = 1.0, hard: bool = True):
+    soft = ((logits + torch.tanh(noise)) / tau).softmax(-1)
+    if not hard:
+        return soft
+    index = soft.max(-1, keepdim=True)[1]
+    return torch.zeros_like(logits).scatter_(-1, index, 1.0) - soft.detach() + soft
+""",
+    # Whole numbers of another type than a position's.
+    "small_numbers": """
+SHAPES = {"x": ("N", "D")}
+
+
+def small_numbers(x):
+    scale = x.abs().amax(-1, keepdim=True).float() / 127
+    small = torch.round(x.float() / scale.clamp(min=1e-6)).clamp(-127, 127).to(torch.int8)
+    return small, scale, x.argmax(-1).int(), (x > 0).to(torch.uint8)
+""",
+    # With one token none is left, and the mean over none is no number; the logits' gradient is 0 all the same.
+    "next_tokens": """
+SHAPES = {"logits": ("B", "T", "V"), "labels": ("B", "T"), "weights": ("B", "T")}
+DTYPES = {"labels": "int"}
+RANGES = {"labels": "V"}
+
+
+def next_tokens(logits, labels, weights):
+    loss = F.cross_entropy(logits[:, :-1].reshape(-1, logits.size(-1)), labels[:, 1:].reshape(-1), reduction="none")
+    w = weights[:, 1:].reshape(-1)
+    return (loss * w).sum() / w.sum()
+""",
     "positions": """
 SHAPES = {"x": ("B", "T", "H")}
 

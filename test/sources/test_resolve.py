@@ -154,6 +154,14 @@ def test_model_of_a_benchmark_file_is_taken_by_convention(folder):
     assert piped(text, folder).entry == "Model"
 
 
+def test_the_only_class_of_a_benchmark_file_is_its_model(folder):
+    text = "class RMSNorm:\n    pass\n\n\ndef get_inputs():\n    return []\n\n\ndef get_init_inputs():\n    return []\n"
+    assert piped(text, folder).entry == "RMSNorm"
+    with pytest.raises(BadInput, match="several functions and classes") as caught:
+        piped(text + "\n\nclass LayerNorm:\n    pass\n", folder)
+    assert caught.value.todo == "name one: -:NAME, of RMSNorm, LayerNorm"
+
+
 def test_part_and_arguments_of_a_configuration(folder):
     found = resolve("op", "square.py", shapes={}, init=["config.hidden_size=64"], cwd=folder, part=2)
     assert (found.part, found.init) == (2, {"config.hidden_size": 64})
