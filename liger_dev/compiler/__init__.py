@@ -6,10 +6,12 @@ import tempfile
 from collections.abc import Callable
 from collections.abc import Mapping
 from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from liger_dev.choices import Setting
 from liger_dev.compiler.absorb import absorb_sums
 from liger_dev.compiler.autodiff import differentiate
 from liger_dev.compiler.autodiff import leaf_names
@@ -26,6 +28,7 @@ from liger_dev.compiler.lower import ROWS
 from liger_dev.compiler.lower import lower
 from liger_dev.compiler.lowering import Indivisible
 from liger_dev.compiler.operation import operation_values
+from liger_dev.compiler.optional import NoNeutral
 from liger_dev.compiler.optional import find_neutrals
 from liger_dev.compiler.options import Options
 from liger_dev.compiler.partition import partition
@@ -40,6 +43,7 @@ from liger_dev.compiler.thresholds import find_thresholds
 from liger_dev.compiler.trace import axis_sizes
 from liger_dev.compiler.trace import load_function
 from liger_dev.compiler.trace import trace
+from liger_dev.compiler.variants import Make
 from liger_dev.compiler.variants import named_outputs
 from liger_dev.compiler.variants import share_kernels
 from liger_dev.compiler.variants import variants
@@ -74,16 +78,47 @@ def compile_op(reference: Reference, options: dict[str, Any]) -> CompiledOp:
         fused = chosen.saved is None and all(len(scalar.choices) < 2 for scalar in reference.scalars)
 
         def make(own: Reference, names: tuple[str, ...]) -> Host:
-            return scheduled(own, differentiated(own, fn, path, names), chosen, fused)
+            return scheduled(own, _differentiated(own, fn, path, names), chosen, fused)
 
-        narrowed, hosts, notes = variants(reference, make)
+        narrowed, hosts, notes = _with_optional(reference, make)
         shared = share_kernels(hosts)
         dtypes = dtypes_taken(fn, narrowed, shared[0][1].graph.extents)
     return CompiledOp(describe(shared[0][1], dtypes), operation_values(shared, dtypes), narrowed, tuple(notes))
 
 
-def differentiated(reference: Reference, fn: Callable[..., Any], source: Path, names: tuple[str, ...] = ()) -> Graph:
-    """The graph of outputs (called `names`, if there are any) and gradients, simplified and checked against the reference."""
+def _with_optional(reference: Reference, make: Make) -> tuple[Reference, list[tuple[Setting, Host]], list[str]]:
+    """The variants of a reference; an optional input that no number stands for is one that the op always takes."""
+    try:
+        return variants(reference, make)
+    except NoNeutral as refusal:
+        tensors = [replace(t, optional=t.optional and t.name != refusal.where) for t in reference.tensors]
+        needed = replace(reference, tensors=tuple(sorted(tensors, key=lambda tensor: tensor.optional)))
+        narrowed, hosts, notes = _with_optional(needed, make)
+        return narrowed, hosts, [f"{refusal.where}=None is refused: {refusal.what}", *notes]
+
+
+def _differentiated(reference: Reference, fn: Callable[..., Any], source: Path, names: tuple[str, ...]) -> Graph:
+    """The graph for any integers; else, where the reference does with them what the compiler can't follow (`math.log(period)`),
+    for their defaults alone."""
+    try:
+        return differentiated(reference, fn, source, names)
+    except NoNeutral:
+        raise
+    except Unsupported:
+        if not any(scalar.type == "int" and not scalar.choices for scalar in reference.scalars):
+            raise
+        try:
+            return differentiated(reference, fn, source, names, numbers=True)
+        except Unsupported:
+            pass
+        raise
+
+
+def differentiated(
+    reference: Reference, fn: Callable[..., Any], source: Path, names: tuple[str, ...] = (), numbers: bool = False
+) -> Graph:
+    """The graph of outputs (called `names`, if there are any) and gradients, simplified and checked against the reference.
+    Integer arguments are `numbers`, those of their defaults, or any."""
     graph = Graph()
 
     def lowered(
@@ -91,7 +126,7 @@ def differentiated(reference: Reference, fn: Callable[..., Any], source: Path, n
     ) -> list[Output]:
         fresh = not graph.inputs
         try:
-            traced = trace(fn, reference, source, absent, ROWS, parts)
+            traced = trace(fn, reference, source, absent, ROWS, parts, numbers)
             return find_thresholds(graph, lower(graph, traced, reference, searching))
         except Indivisible as refusal:
             if refusal.axis not in axis_sizes(reference) or parts:

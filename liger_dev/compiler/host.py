@@ -14,6 +14,7 @@ from liger_dev.compiler.schedule import Launch
 from liger_dev.compiler.schedule import saved_places
 from liger_dev.compiler.schedule import specs_of
 from liger_dev.records import Reference
+from liger_dev.records import Tensor
 
 
 @dataclass(frozen=True)
@@ -136,10 +137,20 @@ def function_values(hosts: Sequence[Host]) -> dict[str, Any]:
         ],
         "gradients": gradients,
         "returned": [
-            *(f"d{owner[name]}" if name in owner else "None" for name in tensors),
+            *(_returned(tensor, i, owner) for i, tensor in enumerate(first.reference.tensors)),
             *["None"] * len(first.scalars),
         ],
     }
+
+
+def _returned(tensor: Tensor, position: int, owner: dict[str, str]) -> str:
+    """What the autograd Function gives back for an input; nothing for an absent one whose gradient is another's too."""
+    if tensor.name not in owner:
+        return "None"
+    shared = list(owner.values()).count(owner[tensor.name]) > 1
+    return f"d{owner[tensor.name]}" + (
+        f" if ctx.needs_input_grad[{position}] else None" if tensor.optional and shared else ""
+    )
 
 
 def _owners(hosts: Sequence[Host]) -> dict[str, str]:

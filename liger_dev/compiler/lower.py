@@ -27,6 +27,7 @@ from liger_dev.compiler.rows_index import INDEXED
 from liger_dev.compiler.rows_pointwise import POINTWISE
 from liger_dev.compiler.rows_reduce import REDUCTIONS
 from liger_dev.compiler.rows_shape import SHAPES
+from liger_dev.compiler.rows_write import WRITES
 from liger_dev.compiler.shapes import dividend
 from liger_dev.compiler.shapes import factor
 from liger_dev.compiler.slices import Slicer
@@ -37,7 +38,7 @@ from liger_dev.errors import Unsupported
 from liger_dev.records import Reference
 from liger_dev.records import Tensor
 
-ROWS: dict[str, Row] = {**POINTWISE, **REDUCTIONS, **SHAPES, **INDEXED}
+ROWS: dict[str, Row] = {**POINTWISE, **REDUCTIONS, **SHAPES, **INDEXED, **WRITES}
 
 
 def lower(graph: Graph, traced: Traced, reference: Reference, searching: bool = False) -> list[Output]:
@@ -240,7 +241,10 @@ def _outputs(state: Lowering, results: list[Any]) -> list[Output]:
         if isinstance(term, Complex):
             raise state.refuse("an output is complex", "return torch.view_as_real of it")
         if node.op == "placeholder":
-            raise state.refuse("an output is an input unchanged")
+            if not state.traced.absent:
+                raise state.refuse(f"{term.value.attr('name')} is returned unchanged", "leave it to the caller")
+            outputs.append(Output(term.value.attr("name"), term.value, term.dims, ()))
+            continue
         same = set(axes_of(term.dims)) - term.value.axes if term.value.dtype == "float" and term.value.axes else ()
         if same and term.value.op != "cat":
             raise state.refuse(

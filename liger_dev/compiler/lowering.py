@@ -57,6 +57,8 @@ class Lowering:
         if isinstance(value, int) and not isinstance(value, bool):
             name = next((n for n, tagged in self.traced.tags.items() if type(tagged) is int and tagged == value), "")
             return g.make("param", dtype="int", name=name) if name else g.const(value)
+        if isinstance(value, complex):
+            raise self.refuse("a number in it is complex", "take powers of numbers above 0")
         if isinstance(value, bool) or not math.isfinite(value):
             return g.const(value)
         tags = {name: tag for name, tag in self.traced.tags.items() if isinstance(tag, float)}

@@ -150,7 +150,10 @@ class _Mover:
                 raise self.refuse(value, "a concatenation")
             case "ge" | "lt" | "eq" if value.args[0].op == "index" and self.move.outside == "zero":
                 return self.compared(value)
-        return self.graph.rebuild(value, (self.run(arg) for arg in value.args))
+        args = [self.run(arg) for arg in value.args]
+        if value.op == "and" and any(arg.op == "const" and arg.attr("value") for arg in args):
+            return args[0] if args[1].op == "const" else args[1]
+        return self.graph.rebuild(value, args)
 
     def refuse(self, value: Value, what: str) -> Unsupported:
         return Unsupported(f"{what} read at other positions of {self.axis}", self.graph.line_of(value))

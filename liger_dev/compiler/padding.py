@@ -51,6 +51,8 @@ class Lanes:
             return lanes[0]
         if value.op in ("softmax", "log_softmax", "logsumexp", "cumsum", "cumprod", "sort"):
             return FINITE if lanes[0] in (0.0, FINITE) else UNKNOWN
+        if value.op == "cat":
+            return lanes[0] if len(set(lanes)) == 1 else UNKNOWN
         if value.op == "fixed":
             return lanes[0] if lanes[0] in (0.0, FINITE) else UNKNOWN
         if value.op in ("argmax", "kth_largest", "simplex_threshold"):

@@ -38,6 +38,8 @@ def _full(state: Lowering, shape: Any, number: Any, *_: Any, **__: Any) -> Term:
 
 CONSTANTS: dict[str, Row] = {
     **{f"aten.{name}.default": _of(0) for name in ("zeros", "zeros_like", "new_zeros")},
+    # What is left of one without values after it is filled; a reference that shows more of it is no function.
+    **{f"aten.{name}": _of(0) for name in ("empty.memory_format", "empty_like.default", "new_empty.default")},
     **{f"aten.{name}.default": _of(1) for name in ("ones", "ones_like", "new_ones")},
     **{f"aten.{name}.default": _full for name in ("full", "full_like", "new_full")},
     "aten.scalar_tensor.default": lambda state, number, **_: filled(state, number),

@@ -79,7 +79,11 @@ def _is_static(state: Lowering, size: int) -> bool:
 
 def _cat(state: Lowering, tensors: Any, dim: int = 0) -> Term:
     terms = [state.term(tensor) for tensor in tensors]
-    position = dim % len(terms[0].dims)
+    return concatenated(state, terms, dim % len(terms[0].dims))
+
+
+def concatenated(state: Lowering, terms: list[Term], position: int) -> Term:
+    """Terms side by side along a dimension of the node's result."""
     if overlays(state, terms, position):
         return overlaid(state, terms, position)
     total = state.shape(state.node)[position]

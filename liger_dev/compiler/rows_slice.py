@@ -29,6 +29,11 @@ def _slice(state: Lowering, x: Any, dim: int = 0, start: Any = None, end: Any = 
     return _sliced(state, t, position, low, -(-(high - low) // step), step)
 
 
+def sliced(state: Lowering, x: Any, dim: int, start: Any, end: Any = None, step: int = 1) -> Term:
+    """`x[start:end:step]` along a dimension."""
+    return _slice(state, x, dim, start, end, step)
+
+
 def _from_end(size: Any, border: Any) -> Any:
     """`x.shape[-1] - 1` as the border -1; other borders as they are."""
     if not isinstance(border, torch.fx.Node) or isinstance(size, int):

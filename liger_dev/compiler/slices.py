@@ -4,6 +4,8 @@ What is left between them works on pieces, each a value over axes of its own: `r
 a person would write them, without any index arithmetic on values.
 """
 
+import operator
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from dataclasses import field
@@ -25,6 +27,9 @@ def counted(graph: Graph, piece: Slice) -> Slice:
     if piece.step < 0 or not all(size.isdigit() for size in sizes):
         return piece
     return replace(piece, first=piece.first + sum(map(int, sizes)), after=())
+
+
+_COMPARISONS = {name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")}
 
 
 @dataclass
@@ -76,7 +81,10 @@ class Slicer:
                 lse = g.make("logsumexp", value.args[0], over=value.attr("over"))
                 share = g.sub(self.take(value.args[0], axis, piece), lse)
                 return g.make("exp", share) if value.op == "softmax" else share
-        return g.rebuild(value, (self.take(arg, axis, piece) for arg in value.args))
+        args = [self.take(arg, axis, piece) for arg in value.args]
+        if value.op in _COMPARISONS and all(arg.op == "const" for arg in args):
+            return g.const(_COMPARISONS[value.op](*(arg.attr("value") for arg in args)))
+        return g.rebuild(value, args)
 
     def _below(self, value: Value, piece: Slice) -> Value:
         """Whether positions of a slice lie below a number: all or none of them may, where their number is known."""

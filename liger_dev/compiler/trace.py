@@ -26,6 +26,7 @@ from liger_dev.axes import named
 from liger_dev.compiler.decompose import decompose
 from liger_dev.compiler.one_hot import restore
 from liger_dev.compiler.one_hot import sizes_kept
+from liger_dev.compiler.overwritten import forget_overwritten
 from liger_dev.errors import Unsupported
 from liger_dev.records import Reference
 from liger_dev.records import Scalar
@@ -108,16 +109,18 @@ def trace(
     absent: frozenset[str] = frozenset(),
     rows: Collection[str] = (),
     parts: Mapping[str, int] = MappingProxyType({}),
+    numbers: bool = False,
 ) -> Traced:
     """Exports `fn` in bfloat16, so that the reference's own casts show; `absent` optional inputs are None. Operations
-    whose names are not in `rows` are decomposed where torch can. Sizes are multiples of what `parts` says.
+    whose names are not in `rows` are decomposed where torch can. Sizes are multiples of what `parts` says. Integers are `numbers`, those of their defaults,
+    where that is asked for or they can't be traced as others.
 
     Raises:
         Unsupported: torch.export can't trace it (data-dependent control flow, say); the reason is torch's first line.
     """
     first: Unsupported | None = None
     sizes = sizes_taken(fn, reference, absent, parts)
-    for integers in (True, False) if any(s.type == "int" for s in reference.scalars) else (False,):
+    for integers in (True, False) if any(s.type == "int" for s in reference.scalars) and not numbers else (False,):
         try:
             return _trace_at(fn, reference, source, absent, sizes or axis_sizes(reference), rows, integers)
         except Unsupported as error:
@@ -184,6 +187,7 @@ def _trace_at(
     with quiet(), sizes_kept():
         program = decompose(_export(Wrapper(), tuple(samples), dynamic, reference), rows)
     restore(program.graph)
+    forget_overwritten(program.graph)
     constants = _constants(program)
     fixed = _fixed([n for n in program.graph.nodes if n.op == "placeholder" and n.name not in constants], given)
     return Traced(program.graph, sizes, _recognisable(reference, tags), source, absent, constants, fixed)

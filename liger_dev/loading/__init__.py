@@ -45,6 +45,7 @@ from liger_dev.loading.signature import parameters_of
 from liger_dev.loading.signature import public_name
 from liger_dev.loading.signature import read_signature
 from liger_dev.loading.spelled import spelled_out
+from liger_dev.loading.spelled import without_compilation
 from liger_dev.loading.usual_shapes import Shape
 from liger_dev.records import Reference
 from liger_dev.records import Source
@@ -79,7 +80,7 @@ def is_printed(source: Source, reference: Reference) -> bool:
 
 def _from_file(name: str, source: Source, folder: Path, said: tuple[str, ...]) -> Reference:
     place = Place(source.origin, folder / f"source_{name}.py")
-    source = replace(source, text=spelled_out(source.text))
+    source = replace(source, text=without_compilation(spelled_out(source.text)))
     constants = read_constants(source.text, source.origin)
     with users_code("the file fails", place):
         module = import_file(source.text, place.path)

@@ -1,12 +1,18 @@
-"""A file's text in, the same text with what a trace does not see spelled out.
+"""A file's text in, the same text with what a trace does not see spelled out, and without what compiles it.
 
 `F.rms_norm` without an eps takes one that depends on the dtype that it is computed in: in float64, where the truth is, it
-would be another. `x.data` is a constant to a trace, where `x.detach()` is a value.
+would be another. `x.data` is a constant to a trace, where `x.detach()` is a value. `@torch.jit.script` and its like change how a
+function is run and not what it computes, and hide its signature.
 """
 
 import ast
 
 _HOMES = frozenset(("F", "functional", "nn.functional", "torch.nn.functional", "torch"))
+_COMPILES = frozenset(
+    f"{home}{name}"
+    for home in ("", "torch.")
+    for name in ("compile", "jit.script", "jit.script_if_tracing", "jit.ignore", "jit.unused")
+)
 _GIVEN = "eps=torch.finfo(torch.float32).eps"
 
 
@@ -17,6 +23,20 @@ def spelled_out(text: str) -> str:
     for line, column, less, added in sorted(found, reverse=True):
         lines[line] = lines[line][: column - less] + added.encode() + lines[line][column:]
     return b"".join(lines).decode()
+
+
+def without_compilation(text: str) -> str:
+    """The text without decorators that compile functions."""
+    lines = text.splitlines(keepends=True)
+    for node in ast.walk(ast.parse(text)):
+        for decorator in node.decorator_list if isinstance(node, ast.FunctionDef | ast.ClassDef) else ():
+            called = decorator.func if isinstance(decorator, ast.Call) else decorator
+            if ast.unparse(called) in _COMPILES:
+                assert decorator.end_lineno is not None, "the parser knows where it ends"
+                lines[decorator.lineno - 1 : decorator.end_lineno] = [""] * (
+                    decorator.end_lineno - decorator.lineno + 1
+                )
+    return "".join(lines)
 
 
 def _change(node: ast.AST) -> tuple[int, str]:

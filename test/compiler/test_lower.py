@@ -230,7 +230,7 @@ def test_in_place_writes_are_refused():
 
 
 def test_an_output_that_is_an_input_is_refused():
-    with pytest.raises(Unsupported, match="an output is an input unchanged"):
+    with pytest.raises(Unsupported, match="x is returned unchanged"):
         op_graph(X, "return x, x * 2", x=ROWS)
 
 

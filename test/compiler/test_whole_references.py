@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 REPO = Path(__file__).parents[2]
-HEAD = "import torch\nimport torch.nn.functional as F\n\n"
+HEAD = "import math\n\nimport torch\nimport torch.nn.functional as F\n\n"
 CASES = {
     # The wrapper counts groups of rows too, beside the argument.
     "counted_groups": """
@@ -410,6 +410,107 @@ def next_tokens(logits, labels, weights):
     loss = F.cross_entropy(logits[:, :-1].reshape(-1, logits.size(-1)), labels[:, 1:].reshape(-1), reduction="none")
     w = weights[:, 1:].reshape(-1)
     return (loss * w).sum() / w.sum()
+""",
+    # Writes into parts: halves and every other element of new memory, columns, ends and the middle of what is there.
+    "written_halves": """
+SHAPES = {"x": ("B", "T", "D"), "cos": ("T", "D/2"), "sin": ("T", "D/2")}
+
+
+def written_halves(x, cos, sin):
+    out = torch.empty_like(x)
+    half = x.shape[-1] // 2
+    out[..., :half] = x[..., :half] * cos - x[..., half:] * sin
+    out[..., half:] = x[..., half:] * cos + x[..., :half] * sin
+    return out
+""",
+    "written_lanes": """
+SHAPES = {"x": ("B", "T", "D"), "angle": ("T", "D/2")}
+
+
+def written_lanes(x, angle):
+    out = torch.zeros_like(x)
+    out[..., ::2] = x[..., ::2] * angle.cos() - x[..., 1::2] * angle.sin()
+    out[..., 1::2] = x[..., 1::2] * angle.cos() + x[..., ::2] * angle.sin()
+    return out
+""",
+    "written_columns": """
+SHAPES = {"boxes": ("N", 4)}
+
+
+def written_columns(boxes):
+    out = boxes.new_zeros(boxes.shape)
+    out[:, 0] = (boxes[:, 0] + boxes[:, 2]) / 2
+    out[:, 1] = (boxes[:, 1] + boxes[:, 3]) / 2
+    out[:, 2] = boxes[:, 2] - boxes[:, 0]
+    out[:, 3] = boxes[:, 3] - boxes[:, 1]
+    return out
+""",
+    "written_middle": """
+SHAPES = {"x": ("B", "T", "D"), "y": ("B", "T", "D")}
+
+
+def written_middle(x, y):
+    out = x * 2
+    out[:, 1:-1] = (x[:, 2:] - y[:, :-2]) * 0.5
+    out[:, -1] = y[:, 0].tanh()
+    out[..., :2] = 0
+    out[..., 0] *= 3
+    last = torch.roll(y, 1, 1)
+    last[:, 0] = 0
+    return out, last.exp()
+""",
+    # Optional inputs: a residual that is then returned as it came, a weight that one formula has and the other not.
+    "optional_residual": """
+SHAPES = {"x": ("B", "H"), "weight": ("H",), "residual": ("B", "H")}
+
+
+def optional_residual(x, weight, residual: torch.Tensor | None = None):
+    if residual is not None:
+        x = x + residual
+    return x * torch.rsqrt(x.float().square().mean(-1, keepdim=True) + 1e-6).to(x.dtype) * weight, x
+""",
+    "optional_positives": """
+SHAPES = {"x": ("B", "C"), "target": ("B", "C"), "positive": ("C",)}
+
+
+def optional_positives(x, target, positive: torch.Tensor | None = None):
+    return F.binary_cross_entropy_with_logits(x, target, pos_weight=positive)
+""",
+    # Without it the mean is another function: the op always takes it.
+    "optional_mask": """
+SHAPES = {"x": ("B", "T"), "mask": ("B", "T"), "bias": ("T",)}
+
+
+def optional_mask(x, mask: torch.Tensor | None = None, bias: torch.Tensor | None = None):
+    loss = (x if bias is None else x + bias).square()
+    return loss.mean() if mask is None else (loss * mask).sum() / mask.sum().clamp(min=1)
+""",
+    # A logarithm of an integer: it stays what it is by default.
+    "own_period": """
+SHAPES = {"x": ("B", "D"), "t": ("B",)}
+
+
+def own_period(x, t, period: int = 10000):
+    half = x.shape[-1] // 2
+    frequency = torch.exp(-math.log(period) * torch.arange(0, half, dtype=torch.float32) / half)
+    angle = t[:, None].float() * frequency[None]
+    return x + torch.cat([angle.cos(), angle.sin()], -1).to(x.dtype)
+""",
+    # A compiled helper.
+    "compiled_parts": """
+SHAPES = {"bias": ("H",), "x": ("B", "H")}
+
+
+@torch.jit.script
+def _tanh(x: torch.Tensor, scale: float) -> torch.Tensor:
+    return torch.tanh(x * scale)
+
+
+@torch.compile(
+    dynamic=True,
+)
+def compiled_parts(bias: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    return x * _tanh(x + bias, 0.5)
 """,
     "positions": """
 SHAPES = {"x": ("B", "T", "H")}
