@@ -144,8 +144,13 @@ def compare(printed: Callable[..., Any], operation: Operation, tags: dict[str, f
         for values in ({}, tags) if tags else ({},):
             inputs = samples(operation, dtype, seed + 10)
             given = trial_values(operation.scalars) | values
-            with users_code(f"the operation fails in {dtype}".replace("torch.", ""), operation.place):
-                expected = _results(operation.bind(given), inputs)
+            try:
+                with users_code("the operation fails", operation.place):
+                    expected = _results(operation.bind(given), inputs)
+            except BadInput:
+                if dtype == torch.float32:
+                    raise
+                continue  # eager refuses the dtype, as complex numbers do bfloat16
             with users_code("the printed function fails", operation.place):
                 found = _results(functools.partial(_call, printed, given), inputs)
             same = len(expected) == len(found) and all(map(lambda a, b: _agree(a, b, tolerance), expected, found))
