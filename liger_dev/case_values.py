@@ -114,7 +114,7 @@ def case_values(
             for tensor in reference.tensors
         ],
         "case_arguments": ", ".join([*(["batch"] if batch else []), *([columns] if columns else [])]),
-        "cases": _cases(_fast_cases(reference, profile, columns), batch, sizes, any_rank, demands),
+        "cases": _cases(_fast_cases(reference, profile, batch, columns), batch, sizes, any_rank, demands),
         "large_cases": _cases(_LARGE_ANY_RANK, batch, sizes, any_rank, demands),
         "longer_batch": (1, *_default_batch(batch, demands)),
         "beyond": _beyond(reference, batch, sizes),
@@ -268,17 +268,19 @@ def _input(tensor: Tensor, batch: Batch, columns: str) -> dict[str, str]:
     return {"name": tensor.name, "call": calls.get(tensor.dtype, f"randint({high}, {shape})")}
 
 
-def _fast_cases(reference: Reference, profile: KernelProfile, columns: str) -> Table:
-    """The cases of the interpreter, without the widest where columns become rows: a gradient that is summed for each of
-    them, and for those of another axis, takes a program each 64 numbers. Nothing there depends on how wide a row is."""
+def _fast_cases(reference: Reference, profile: KernelProfile, batch: Batch, columns: str) -> Table:
+    """The cases of the interpreter, without the widest where columns are rows: what is summed over another axis for each
+    of them, or for those of another axis too, takes a program each 64 numbers. Nothing there depends on how wide a row
+    is, unless it is reduced as well."""
     formulas = " ".join([profile.forward_computation, *profile.gradient_formulas.values()])
-    reduced = {axis for axes in _REDUCED.findall(formulas) for axis in axes.split(", ")}
-    wide = {str(axis) for axis in reference.tensors[0].shape}
-    summed = any(
-        columns in axes and len(axes) > 1 and not wide <= axes
-        for axes in ({str(whole_of(axis)) for axis in tensor.shape} for tensor in reference.tensors[1:])
-    )
-    return _ANY_RANK if not summed or columns in reduced else tuple(case for case in _ANY_RANK if case[1] < 8193)
+    # A part of an axis, `D_2`, is as wide as the axis is.
+    sums = [{_axis(re.sub(r"_\d+$", "", axis)) for axis in axes.split(", ")} for axes in _REDUCED.findall(formulas)]
+    rows = {*map(_axis, batch)}
+    first, *others = ({_axis(whole_of(axis)) for axis in tensor.shape} for tensor in reference.tensors)
+    as_rows = any(columns not in axes and not axes <= rows for axes in sums)
+    as_rows |= any(columns in axes and len(axes) > 1 and not first <= axes for axes in others)
+    reduced = any(columns in axes and not axes & rows for axes in sums)
+    return tuple(case for case in _ANY_RANK if case[1] < 8193 or reduced or not as_rows)
 
 
 def _cases(table: Table, batch: Batch, sizes: Sizes, any_rank: bool, demands: SizeDemands) -> list[str]:
