@@ -130,7 +130,7 @@ def trace(
 
 
 # For references that divide an axis into groups: how many times as large one axis may be.
-_MULTIPLES = (3, 5, 7, 2, 4, 8, 16, 32, 64)
+_MULTIPLES = (3, 5, 7, 2, 4, 8, 16, 32, 64, 6, 12, 24, 10, 20, 14, 18)
 
 
 def _candidate_sizes(reference: Reference) -> Iterator[dict[str, int]]:

@@ -26,7 +26,7 @@ from liger_dev.records import Tensor
 # Even and pairwise different, so that a wrong match of axes shows, and halves exist.
 _SIZES = (2, 4, 6, 8, 10, 12, 14, 16, 18, 20)
 # How many times as large one axis is tried, for operations that divide it into groups, or take a part of fixed size.
-_MULTIPLES = (2, 3, 4, 5, 8, 16, 32, 64)
+_MULTIPLES = (2, 3, 4, 5, 8, 16, 32, 64, 6, 10, 12, 14, 20)
 # Below this share of the output's own gradient, a gradient is the roundoff of zero.
 _ROUNDOFF = 1e-6
 # How many times as large all axes are where a gradient is zero at the usual sizes: a group may have been one element.

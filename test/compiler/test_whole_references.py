@@ -496,6 +496,15 @@ def own_period(x, t, period: int = 10000):
     angle = t[:, None].float() * frequency[None]
     return x + torch.cat([angle.cos(), angle.sin()], -1).to(x.dtype)
 """,
+    # A number of heads that is no power of two, nor a prime times two.
+    "twelve_heads": """
+SHAPES = {"x": ("B", "T", "D")}
+
+
+def twelve_heads(x):
+    heads = x.view(*x.shape[:-1], 12, -1)
+    return (heads * torch.rsqrt(heads.square().mean(-1, keepdim=True) + 1e-6)).flatten(-2)
+""",
     # A compiled helper.
     "compiled_parts": """
 SHAPES = {"bias": ("H",), "x": ("B", "H")}
