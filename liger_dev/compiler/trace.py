@@ -77,8 +77,7 @@ def axis_sizes(reference: Reference) -> dict[str, int]:
     axes = named(reference.tensors)
     if len(axes) > _AXES:
         raise Unsupported(f"the reference has {len(axes)} axes, more than {_AXES}", reference.name)
-    found = {node.value for node in ast.walk(ast.parse(reference.text)) if isinstance(node, ast.Constant)}
-    numbers = {number for number in found if type(number) is int and number > 1}
+    numbers = _numbers(reference)
     free: list[int] = []
     for size in _SIZES:
         if size not in numbers and not any(abs(size - other) in numbers for other in free):
@@ -86,6 +85,12 @@ def axis_sizes(reference: Reference) -> dict[str, int]:
     free += [size for size in _SIZES if size not in free]
     parts = multiples(reference.tensors)
     return {axis: math.lcm(size, parts.get(axis, 1)) for axis, size in zip(axes, free)}
+
+
+def _numbers(reference: Reference) -> set[int]:
+    """The integers above 1 in the reference's text."""
+    found = {node.value for node in ast.walk(ast.parse(reference.text)) if isinstance(node, ast.Constant)}
+    return {number for number in found if type(number) is int and number > 1}
 
 
 def tag(scalar: Scalar, position: int, integers: bool) -> Any:
@@ -135,11 +140,12 @@ _MULTIPLES = (3, 5, 7, 2, 4, 8, 16, 32, 64, 6, 12, 24, 10, 20, 14, 18)
 
 def _candidate_sizes(reference: Reference) -> Iterator[dict[str, int]]:
     """Sizes to trace at: the usual ones, then each axis in turn some times as large."""
-    sizes = axis_sizes(reference)
+    sizes, numbers = axis_sizes(reference), _numbers(reference)
     yield sizes
     for multiple in _MULTIPLES:
         for axis in reversed(sizes):
-            yield {**sizes, axis: multiple * sizes[axis]}
+            if multiple * sizes[axis] not in numbers:
+                yield {**sizes, axis: multiple * sizes[axis]}
 
 
 def sizes_taken(
