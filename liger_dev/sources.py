@@ -9,6 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from liger_dev.axis_multiples import is_axis
+from liger_dev.axis_multiples import renamed
+from liger_dev.axis_multiples import without_multiples
 from liger_dev.errors import BadInput
 from liger_dev.fetching import fetch
 from liger_dev.fetching import is_url
@@ -100,7 +103,8 @@ def resolve(
 
 def parse_shapes(shapes: dict[str, str]) -> dict[str, Shape]:
     """`{"x": "B,T,2"}` as `{"x": ("B", "T", 2)}`."""
-    return {tensor: _axes(tensor, text) for tensor, text in shapes.items()}
+    found = {tensor: _axes(tensor, text) for tensor, text in shapes.items()}
+    return renamed(found, without_multiples(found))
 
 
 def parse_init(init: list[str]) -> dict[str, Any]:
@@ -122,7 +126,7 @@ def parse_init(init: list[str]) -> dict[str, Any]:
 
 def _axes(tensor: str, text: str) -> Shape:
     items = [item.strip() for item in text.strip().strip("()[]").split(",") if item.strip()]
-    if not items or not all(item.isidentifier() or item.isdecimal() for item in items):
+    if not items or not all(is_axis(item) or item.isdecimal() for item in items):
         raise BadInput(
             f"'{tensor}={text}' is no shape", "--shape", f"name axes or give sizes: --shape {tensor or 'x'}=B,T,H"
         )

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from dataclasses import field
 from typing import Any
 
-from liger_dev.axes import identifier
+from liger_dev.axis_multiples import is_axis
+from liger_dev.axis_multiples import renamed
+from liger_dev.axis_multiples import without_multiples
 from liger_dev.errors import BadInput
 from liger_dev.records import Scalar
 from liger_dev.records import Tensor
@@ -47,8 +49,14 @@ def read_constants(text: str, shown: str) -> Constants:
                 assert isinstance(statement, ast.Assign), "found by its target"
                 found[name] = _literal(statement, name, shown)
     shapes = {key: tuple(shape) for key, shape in found["SHAPES"].items()} if "SHAPES" in found else None
+    names = without_multiples(shapes or {})
+    ranges = {tensor: names.get(axis, axis) for tensor, axis in found.get("RANGES", {}).items()}
     return Constants(
-        shapes, found.get("PARAMETERS"), found.get("DTYPES", {}), found.get("RANGES", {}), found.get("STATIC", {})
+        renamed(shapes, names) if shapes is not None else None,
+        found.get("PARAMETERS"),
+        found.get("DTYPES", {}),
+        ranges,
+        found.get("STATIC", {}),
     )
 
 
@@ -62,12 +70,12 @@ def _literal(statement: ast.Assign, name: str, shown: str) -> dict[str, Any]:
     if not isinstance(value, dict) or not all(isinstance(k, str) and isinstance(v, kind) for k, v in value.items()):
         raise BadInput(f"{name} is no literal of the right form", where, f"write {name} = {_EXAMPLES[name]}")
     for tensor, axis in ((t, axis) for t, shape in value.items() if name == "SHAPES" for axis in shape):
-        name_of = identifier(axis) if isinstance(axis, str) else ""
-        if not isinstance(axis, int) and (not name_of.isidentifier() or keyword.iskeyword(name_of)):
+        if not isinstance(axis, int) and (not isinstance(axis, str) or not is_axis(axis) or keyword.iskeyword(axis)):
             raise BadInput(
                 f"SHAPES gives {tensor} the axis {axis!r}",
                 where,
-                "write a name, a part of one such as 'D/2' (in place of 2 * H, name that, and H as its half), or a number for a size that is fixed",
+                "write a name, a part or a multiple of one such as 'D/2' or '2*D' (in place of N * D, name that), "
+                "or a number for a size that is fixed",
             )
     return value
 

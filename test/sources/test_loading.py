@@ -134,6 +134,18 @@ def test_inferred_shapes_are_an_assumption(file):
     assert "gamma is taken for a parameter that starts as ones" in reference.assumptions
 
 
+def test_multiples_of_axes_in_a_files_shapes(file):
+    body = (
+        'SHAPES = {"x": ("B", "H"), "packed": ("B", "2*H"), "target": ("B",)}\nDTYPES = {"target": "int"}\n'
+        'RANGES = {"target": "2*H"}\n\n\ndef f(x, packed, target):\n    scale, shift = packed.chunk(2, -1)\n'
+        "    return x * scale + shift + packed.gather(1, target[:, None])\n"
+    )
+    found = file(body)
+    assert [tensor.shape for tensor in found.tensors] == [("B", "H2/2"), ("B", "H2"), ("B",)]
+    assert found.tensors[2].range == "H2"
+    assert 'SHAPES = {"x": ("B", "H2/2"), "packed": ("B", "H2"), "target": ("B",)}' in found.text
+
+
 def test_given_shapes_win_over_the_files_own(file):
     body = 'SHAPES = {"x": ("B", "H")}\n\n\ndef f(x):\n    return x.exp()\n'
     assert file(body).tensors[0].shape == ("B", "H")
@@ -405,7 +417,7 @@ def refused(read, kind=BadInput):
         ("def f(x):\n    import no_such_module.deep\n    return x\n", "module 'no_such_module' can't be imported", "user.py:7"),
         ("raise SystemExit(3)\n\n\ndef f(x):\n    return x\n", "the file fails: SystemExit: 3", "user.py:6"),
         ("SHAPES = {'x': torch}\n\n\ndef f(x):\n    return x\n", "SHAPES is no literal of the right form", "user.py:6"),
-        ("SHAPES = {'x': ('B', '2*D')}\n\n\ndef f(x):\n    return x\n", "SHAPES gives x the axis '2*D'", "user.py:6"),
+        ("SHAPES = {'x': ('B', 'N*D')}\n\n\ndef f(x):\n    return x\n", "SHAPES gives x the axis 'N*D'", "user.py:6"),
         ("class Thing:\n    pass\n", "Thing is a class, but no torch.nn.Module", "user.py"),
         ("class M(nn.Module):\n    def __init__(self, rate):\n        super().__init__()\n        self.rate = rate\n\n    def forward(self, x):\n        return x * self.rate\n", "the module's __init__ needs 'rate'", "user.py"),
         ("class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.register_buffer('table', torch.arange(3))\n\n    def forward(self, x):\n        return x\n", "the module holds the buffer 'table' of torch.int64", "user.py"),

@@ -233,7 +233,20 @@ def test_bad_init(folder, init, what):
     assert (caught.value.what, caught.value.where) == (what, "--init")
 
 
-@pytest.mark.parametrize("shape", ["", "B,,T-1", "B T"])
+@pytest.mark.parametrize(
+    "given, found",
+    [
+        ({"x": "B,2*H"}, {"x": ("B", "H2")}),
+        ({"x": "B,H", "packed": "B,H * 3"}, {"x": ("B", "H3/3"), "packed": ("B", "H3")}),
+        ({"x": "2*H", "y": "3*H", "z": "H/2"}, {"x": ("H6/3",), "y": ("H6/2",), "z": ("H6/12",)}),
+        ({"x": "H2,2*H", "cos": "T,D / 2"}, {"x": ("H2", "H2_"), "cos": ("T", "D / 2")}),
+    ],
+)
+def test_multiples_of_axes_become_parts_of_longer_ones(folder, given, found):
+    assert named("square.py", folder, shapes=given).shapes == found
+
+
+@pytest.mark.parametrize("shape", ["", "B,,T-1", "B T", "B,0*T", "N*D"])
 def test_bad_shape(folder, shape):
     with pytest.raises(BadInput, match="is no shape"):
         named("square.py", folder, shapes={"x": shape})
