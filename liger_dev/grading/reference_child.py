@@ -61,8 +61,9 @@ def load(path: Path, entry: str) -> Callable[..., Any]:
 def _shapes(
     function: Callable[..., Any], case: dict[str, Any], inputs: truth.Tensors
 ) -> tuple[dict[str, Any], truth.Tensors]:
-    """Shapes and dtypes of the outputs on zeros, or why the reference refuses such inputs."""
-    zeros = {name: None if x is None else torch.zeros_like(x) for name, x in inputs.items()}
+    """Shapes and dtypes of the outputs on zeros, or why the reference refuses such inputs. Indices are as they are: at
+    another rank they may lie outside of what they count in."""
+    zeros = {n: x if x is None or not x.is_floating_point() else torch.zeros_like(x) for n, x in inputs.items()}
     if case["alias"]:
         zeros[case["alias"][0]] = zeros[case["alias"][1]]
     try:

@@ -318,3 +318,12 @@ def test_strides_that_only_eager_refuses_do_not_hide_the_truth(tmp_path):
     assert torch.equal(function(x=torch.randn(25)[1:].view(3, 8).copy_(x)), function(x=x))
     with pytest.raises(RuntimeError, match="unflatten"):
         function(x=torch.randn(8, 3).t()[:, :7])
+
+
+def test_indices_that_the_reference_refuses_leave_a_case_out(tmp_path):
+    path = tmp_path / "picks.py"
+    path.write_text("def picks(x, index):\n    return x.gather(1, index)\n")
+    inputs = {"x": torch.randn(3, 4), "index": torch.full((3, 1), 5)}
+    function = reference_child.load(path, "picks")
+    record, _ = reference_child._shapes(function, {"alias": None, "scalars": {}}, inputs)
+    assert "out of bounds" in record["refused"]
