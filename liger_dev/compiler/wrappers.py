@@ -166,7 +166,7 @@ def _empty(shapes: Shapes, dims: Dims, dtype: str, full: str) -> str:
 
 
 def _promoted(host: Host, dtype_of: tuple[str, ...]) -> str:
-    """The dtype that the reference's own promotion gives."""
+    """The dtype that the reference's own promotion gives; an optional input takes part where it is given."""
     optional = {tensor.name for tensor in host.reference.tensors if tensor.optional}
     given = [name for name in dtype_of if name not in optional]
     if not dtype_of:
@@ -174,6 +174,8 @@ def _promoted(host: Host, dtype_of: tuple[str, ...]) -> str:
     text = f"{given[0]}.dtype"
     for name in given[1:]:
         text = f"torch.promote_types({text}, {name}.dtype)"
+    for name in [name for name in dtype_of if name in optional]:
+        text = f"torch.promote_types({text}, {name}.dtype) if {name} is not None else {text}"
     return text
 
 

@@ -92,3 +92,11 @@ def test_an_output_that_is_cast_down_is_not_saved(name):
     saved = compile_op(catalogue(name), {}).profile["backward_saved_tensors"]
     assert {"x", "row_max", "denominator"} == set(saved)
     assert compile_op(catalogue("softmax"), {}).profile["backward_saved_tensors"] == ["y"]
+
+
+def test_an_optional_input_widens_the_output_where_it_is_given():
+    body = "if residual is not None:\n    x = x + residual\nreturn x * 2"
+    signature = "x: torch.Tensor, residual: torch.Tensor | None = None"
+    op = compile_op(written(signature, body, x=("B", "H"), residual=("B", "H")), {}).op["op"]
+    dtype = "torch.promote_types(x.dtype, residual.dtype) if residual is not None else x.dtype"
+    assert f"dtype={dtype}" in " ".join(str(op["forward_body"]).split())
