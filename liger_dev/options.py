@@ -145,12 +145,13 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
 
     A record's fields take their defaults from the parameter's own default, if it has one.
     """
-    hints = get_type_hints(command, include_extras=True)
-    records: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    # Not get_type_hints: before Python 3.11 it hides the hint of what is None by default in an Optional.
+    given_parameters = inspect.signature(command, eval_str=True).parameters
+    records: dict[str, Any] = {n: p.annotation for n, p in given_parameters.items() if is_dataclass(p.annotation)}
     parameters = []
-    for name, parameter in inspect.signature(command).parameters.items():
+    for name, parameter in given_parameters.items():
         if name not in records:
-            parameters.append(parameter.replace(annotation=hints[name], kind=parameter.KEYWORD_ONLY))
+            parameters.append(parameter.replace(kind=parameter.KEYWORD_ONLY))
             continue
         given = records[name]() if parameter.default is parameter.empty else parameter.default
         for field, hint in get_type_hints(records[name], include_extras=True).items():
