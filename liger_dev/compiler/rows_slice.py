@@ -18,10 +18,10 @@ from liger_dev.compiler.rows_move import shortened
 def _slice(state: Lowering, x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Term:
     t = state.term(x)
     position = dim % len(t.dims)
-    start, end = (_from_end(x.meta["val"].shape[position], border) for border in (start, end))
+    start, end = (_from_end(x.meta["val"].shape[position], given) for given in (start, end))
     extent = state.extent(t.dims[position])
-    low = _bound(state, start, 0, extent)
-    high = _bound(state, end, extent, extent)
+    low = border(start, 0, extent)
+    high = border(end, extent, extent)
     if (low, high, step) == (0, extent, 1):
         return t
     if step == 1 and len(t.dims[position]) == 1 and all(n is None or isinstance(n, int) for n in (start, end)):
@@ -34,12 +34,12 @@ def sliced(state: Lowering, x: Any, dim: int, start: Any, end: Any = None, step:
     return _slice(state, x, dim, start, end, step)
 
 
-def _from_end(size: Any, border: Any) -> Any:
+def _from_end(size: Any, given: Any) -> Any:
     """`x.shape[-1] - 1` as the border -1; other borders as they are."""
-    if not isinstance(border, torch.fx.Node) or isinstance(size, int):
-        return border
-    number = _fixed_number(border.meta["val"] - size)
-    return border if number is None or number >= 0 else number
+    if not isinstance(given, torch.fx.Node) or isinstance(size, int):
+        return given
+    number = _fixed_number(given.meta["val"] - size)
+    return given if number is None or number >= 0 else number
 
 
 def _fixed_number(size: Any) -> int | None:
@@ -105,7 +105,8 @@ def _piece_of(state: Lowering, value: Value, axis: str, low: int, high: int) -> 
     return None
 
 
-def _bound(state: Lowering, given: Any, default: int, extent: int) -> int:
+def border(given: Any, default: int, extent: int) -> int:
+    """Where a slice begins or ends, counted from the front and inside of its dimension."""
     if given is None:
         return default
     number = given if isinstance(given, int) else hint(given.meta["val"])

@@ -10,13 +10,13 @@ from liger_dev.compiler.lowering import Lowering
 from liger_dev.compiler.lowering import Row
 from liger_dev.compiler.lowering import Term
 from liger_dev.compiler.lowering import as_float
-from liger_dev.compiler.lowering import hint
 from liger_dev.compiler.moves import moved
 from liger_dev.compiler.moves import related
 from liger_dev.compiler.rows_cast import CASTS
 from liger_dev.compiler.rows_move import axis_at
 from liger_dev.compiler.rows_shape import concatenated
 from liger_dev.compiler.rows_shape import stacked
+from liger_dev.compiler.rows_slice import border
 from liger_dev.compiler.rows_slice import sliced
 
 
@@ -39,7 +39,7 @@ def _slice_scatter(
     position = dim % len(t.dims)
     s = Term(s.value, ((),) * (len(t.dims) - len(s.dims)) + s.dims, s.dtype_of)
     extent = state.extent(t.dims[position])
-    low, high = _border(start, 0, extent), _border(end, extent, extent)
+    low, high = border(start, 0, extent), border(end, extent, extent)
     if (low, high, step) == (0, extent, 1):
         return _with_dims(state, s, t)
     if step > 1:
@@ -55,13 +55,6 @@ def _slice_scatter(
     parts.append(s)
     parts += [sliced(state, x, position, end)] if high < extent else []
     return _typed(concatenated(state, parts, position), t, s)
-
-
-def _border(given: Any, default: int, extent: int) -> int:
-    if given is None:
-        return default
-    number = given if isinstance(given, int) else hint(given.meta["val"])
-    return max(0, min(number + extent if number < 0 else number, extent))
 
 
 def _interleaved(state: Lowering, x: Any, t: Term, s: Term, position: int, first: int, step: int) -> Term:
@@ -86,9 +79,9 @@ def _between(state: Lowering, t: Term, s: Term, position: int, start: int, end: 
     return _typed(Term(g.where(inside, s.value, t.value), t.dims), t, s)
 
 
-def _counted(state: Lowering, axis: str, border: int) -> Value:
+def _counted(state: Lowering, axis: str, number: int) -> Value:
     g = state.graph
-    return g.const(border) if border >= 0 else g.sub(g.size([axis]), g.const(-border))
+    return g.const(number) if number >= 0 else g.sub(g.size([axis]), g.const(-number))
 
 
 def _select_scatter(state: Lowering, x: Any, source: Any, dim: int, index: int) -> Term:

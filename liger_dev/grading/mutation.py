@@ -52,8 +52,7 @@ def strength(request: Request, called: Sequence[Called]) -> Strength:
     nulls, others = _sample([mutation for mutation in every if not mutation.excluded], request.seed)
     chosen = [*nulls, *others[: _SPARE * request.mutants]]
     outcomes, fault = _run(request, called, function, text, chosen, len(nulls) + request.mutants)
-    if not fault:
-        fault = _too_few(len(outcomes), len(chosen), len(nulls) + request.mutants)
+    fault = fault or _too_few(len(outcomes), len(chosen), len(nulls) + request.mutants)
     ran = [_judged_by_bounds(request, called, *pair) for pair in outcomes]
     ran += [_mutant(mutation, "excluded", mutation.excluded) for mutation in excluded]
     return Strength(tuple(sorted(ran, key=lambda m: (m.line, m.operator, m.change))), len(every), fault)
