@@ -11,6 +11,26 @@ from messages_server import KEY
 from messages_server import Script
 from messages_server import serving
 
+# An op without torch, for what is about agents and children and not about kernels: ten times as fast.
+_PLAIN = {
+    "kernels/ops/center.py": '''
+        """Gives back how large a number is."""
+
+        import math
+
+
+        def center(x):
+            size = math.fabs(x)
+            return size
+        ''',
+    "test/kernels/test_center.py": """
+        from kernels.ops.center import center
+
+
+        def test_center():
+            assert center(3) == 3
+        """,
+}
 _CENTER = runpy.run_path(str(Path(__file__).parents[1] / "validator" / "conftest.py"))["FILES"]
 
 
@@ -35,7 +55,17 @@ def serve(monkeypatch):
 @pytest.fixture
 def center(tmp_path):
     """A workspace with one small kernel, without what only a validation of the whole needs."""
-    for path, text in _CENTER.items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(textwrap.dedent(text).lstrip("\n"))
-    return tmp_path
+    return _written(tmp_path, _CENTER)
+
+
+@pytest.fixture
+def plain(tmp_path):
+    """The same workspace with an op of plain Python."""
+    return _written(tmp_path, {**_CENTER, **_PLAIN})
+
+
+def _written(root, files):
+    for path, text in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(textwrap.dedent(text).lstrip("\n"))
+    return root
