@@ -595,12 +595,12 @@ def all_but_one(x):
     return torch.cumsum(torch.cat((torch.zeros_like(x[:, :1]), rest), 1), 1) * x + x[:, x.shape[1] - 1 :]
 """,
     "written_mask": """
-SHAPES = {"x": ("B", "T"), "labels": ("B", "T"), "table": ("B", "T", "V")}
+SHAPES = {"table": ("B", "T", "V"), "labels": ("B", "T"), "x": ("B", "T")}
 DTYPES = {"labels": "int"}
 RANGES = {"labels": "V"}
 
 
-def written_mask(x, labels, table, pad: int = 1):
+def written_mask(table, labels, x, pad: int = 1):
     labels = labels.clone()
     kept = labels != pad
     labels[labels == pad] = 0
