@@ -126,7 +126,8 @@ def request(workspace, name, **options):
 def test_its_text_convicts(workspace, name):
     verdict = grade(request(workspace, name, cases=("1 batch",)))
     assert not verdict.passed
-    assert verdict.cases == 0 or name == "int32_offsets", "what is refused is not run"
+    run = 2 if name == "int32_offsets" else 0
+    assert verdict.cases == run, "what is refused is not run, but offsets are told beside what the kernel does"
     assert ATTACKS[name].reads in "\n".join(fault.what for fault in verdict.faults)
     assert all(fault.kind == "not allowed" for fault in verdict.faults)
     assert (workspace / "tests/test_it.py").read_text().startswith("def test_it")
@@ -142,6 +143,7 @@ def test_what_it_does_convicts(workspace, name):
     assert ATTACKS[name].shows in {fault.kind for fault in verdict.faults}, "\n".join(map(str, verdict.faults))
 
 
+@pytest.mark.usefixtures("one_truth")
 def test_the_honest_kernel_passes_with_margins(workspace):
     verdict = grade(request(workspace, "honest"))
     assert verdict.passed, "\n".join(map(str, verdict.faults))
@@ -219,13 +221,6 @@ def test_all_of_a_text_is_accepted_for_code_that_one_trusts_and_behaviour_is_not
     verdict = grade(request(workspace, "decoy_functional", allow=("all",), cases=("1 batch",)))
     assert {fault.kind for fault in verdict.faults} == {"computes with PyTorch instead of a kernel"}
     assert "import torch.nn.functional" in verdict.accepted
-
-
-@pytest.mark.usefixtures("one_truth")
-def test_offsets_in_32_bits_are_told_beside_what_the_kernel_does(workspace):
-    verdict = grade(request(workspace, "int32_offsets", cases=("1 batch",)))
-    assert verdict.cases == 2
-    assert {fault.kind for fault in verdict.faults} == {"not allowed"}
 
 
 def test_arguments_of_other_names_go_by_position(workspace):
