@@ -1,4 +1,4 @@
-"""A test file's path as argument and `{name: [root, seed]}` on stdin; `{name: [exit code, output]}` on stdout.
+"""`{name: [root, seed, path of a test file]}` on stdin; `{name: [exit code, output]}` on stdout.
 
 Each run is a fork of this process, which has torch and triton imported: starting them anew takes seconds a run. A
 fork's crash is its own.
@@ -46,5 +46,5 @@ if __name__ == "__main__":
     with Passive():
         torch.ones(1) * 2
     runs = json.load(sys.stdin)
-    results = {name: run(root, seed, sys.argv[1]) for name, (root, seed) in runs.items()}
+    results = {name: run(*arguments) for name, arguments in runs.items()}
     json.dump(results, sys.stdout)

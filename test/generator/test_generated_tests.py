@@ -67,6 +67,7 @@ def workspace(tmp_path_factory):
 
 
 SEEDS = ("0", "1", "2")
+TEST = "test/kernels/test_rms_norm.py"
 
 
 @pytest.fixture(scope="module")
@@ -80,9 +81,9 @@ def outcomes(workspace, tmp_path_factory):
         text = op.read_text()
         assert old in text, f"the op has no text to plant '{bug}' at"
         op.write_text(text.replace(old, new))
-        runs[bug] = [str(root), SEEDS[0]]
-    runs |= {seed: [str(workspace), seed] for seed in SEEDS}
-    command = [sys.executable, str(ROOT / "test" / "generator" / "forked_pytest.py"), "test/kernels/test_rms_norm.py"]
+        runs[bug] = [str(root), SEEDS[0], TEST]
+    runs |= {seed: [str(workspace), seed, TEST] for seed in SEEDS}
+    command = [sys.executable, str(ROOT / "test" / "generator" / "forked_pytest.py")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", "TRITON_INTERPRET": "1"}
     done = subprocess.run(command, input=json.dumps(runs), env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

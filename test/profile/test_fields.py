@@ -383,17 +383,16 @@ RUN = {
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
     """Exit code and output of each edited kernel's own tests."""
-    results = {}
+    runs = {}
     for title, (name, edits) in RUN.items():
         root = tmp_path_factory.mktemp(title.replace(" ", "-"))
         workspace.apply(root, generate(catalogue(name), edited(name, **edits), root), "one")
-        env = {**os.environ, "PYTHONPATH": str(REPO), "CUDA_VISIBLE_DEVICES": "", "TRITON_INTERPRET": "1"}
-        runs = json.dumps({title: [str(root), "0"]})
-        command = [sys.executable, str(REPO / "test/generator/forked_pytest.py"), TEST.format(name)]
-        done = subprocess.run(command, input=runs, env=env, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr[-2000:]
-        results.update(json.loads(done.stdout))
-    return results
+        runs[title] = [str(root), "0", TEST.format(name)]
+    env = {**os.environ, "PYTHONPATH": str(REPO), "CUDA_VISIBLE_DEVICES": "", "TRITON_INTERPRET": "1"}
+    command = [sys.executable, str(REPO / "test/generator/forked_pytest.py")]
+    done = subprocess.run(command, input=json.dumps(runs), env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
 
 
 @pytest.mark.slow
