@@ -18,7 +18,7 @@ from liger_dev import runs
 
 REPO = Path(__file__).parents[2]
 KERNEL = "relu_squared"
-KILLS = 4
+KILLS = 7
 
 
 def _command(*words):
@@ -77,7 +77,7 @@ def test_kills_at_random_moments_change_neither_files_nor_report(undisturbed, st
     (made,) = runs.list_runs(tmp_path)
     reached = 0
     for _ in range(KILLS - 1):
-        _kill_after(tmp_path, moments.uniform(0.0, 0.7) * seconds, "resume", made.id, "--root", ".")
+        _kill_after(tmp_path, moments.uniform(0.0, 0.4) * seconds, "resume", made.id, "--root", ".")
         recovered = _run(tmp_path, "runs", "--root", ".")
         assert recovered.returncode == 0, recovered.stdout + recovered.stderr
         held = tree(tmp_path)
