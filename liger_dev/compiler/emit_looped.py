@@ -212,12 +212,16 @@ class LoopedRows(Statements):
         x = self.speller.text(peak.args[0])
         lane = self.lanes.of(peak.args[0])
         inner = x if lane == -math.inf else f'tl.where(mask, {x}, float("-inf"))'
+        new_max, shift = (unique(name, {*self.names.values()}) for name in ("new_max", "shift"))
+        shifted_by = f'tl.where({new_max} == float("-inf"), 0.0, {new_max})  # no NaN while all is -inf'
+        if total.args[0].args[0].args[1] is not peak:
+            shifted_by = f'tl.where(tl.abs({new_max}) == float("inf"), 0.0, {new_max})  # inf - inf is NaN'
         self.block.body += [
-            f"new_max = tl.maximum({high}, tl.max({inner}, axis=1, keep_dims=True))",
-            'shift = tl.where(new_max == float("-inf"), 0.0, new_max)  # no NaN while all is -inf',
-            f"{sum_} = {sum_} * exp_or_zero({high} - shift)",
-            f"{sum_} += tl.sum(exp_or_zero({inner} - shift), axis=1, keep_dims=True)",
-            f"{high} = new_max",
+            f"{new_max} = tl.maximum({high}, tl.max({inner}, axis=1, keep_dims=True))",
+            f"{shift} = {shifted_by}",
+            f"{sum_} = {sum_} * exp_or_zero({high} - {shift})",
+            f"{sum_} += tl.sum(exp_or_zero({inner} - {shift}), axis=1, keep_dims=True)",
+            f"{high} = {new_max}",
         ]
 
 

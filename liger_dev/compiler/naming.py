@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from liger_dev.compiler.expand import row_maximum
 from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Value
 from liger_dev.compiler.ir import is_const
@@ -72,8 +73,8 @@ def suggest(value: Value, names: Mapping[Value, str]) -> str:
             return f"minus_{args[0]}"
         case "round" if args[0]:
             return f"{args[0]}_rounded"
-        case "where" if value.args[2].op == "log":
-            return "logarithm"
+        case "where" if row_maximum(value):
+            return "row_shift"
         case "eq" | "ne" | "lt" | "le" | "gt" | "ge" | "and" | "or" | "not":
             return "condition"
     return _BY_OP.get(value.op, value.op)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from liger_dev.compiler.expand import row_maximum
 from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Value
 from liger_dev.compiler.layout import REDUCTIONS
@@ -59,8 +60,8 @@ def _online_pairs(reductions: list[Value]) -> list[tuple[Value, Value]]:
     for total in reductions:
         inner = total.args[0]
         if total.op == "sum" and inner.op == "exp" and inner.args[0].op == "sub":
-            x, peak = inner.args[0].args
-            if peak.op == "max" and peak.args[0] is x and peak in reductions:
+            x, peak = inner.args[0].args[0], row_maximum(inner.args[0].args[1])
+            if peak is not None and peak.args[0] is x and peak in reductions:
                 pairs.append((peak, total))
     return pairs
 

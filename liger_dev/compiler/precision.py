@@ -3,6 +3,7 @@
 from collections.abc import Container
 from collections.abc import Iterable
 
+from liger_dev.compiler.expand import row_maximum
 from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Value
 from liger_dev.compiler.layout import REDUCTIONS
@@ -38,7 +39,7 @@ def flushed_exponentials(graph: Graph, values: Iterable[Value]) -> frozenset[Val
 def _is_shifted(row: Value) -> bool:
     if row.op != "sub":
         return row.op == "log_softmax"
-    return row.args[1].op == "max" or row.args[1].op == "log" and _is_shifted(row.args[0])
+    return row_maximum(row.args[1]) is not None or row.args[1].op == "log" and _is_shifted(row.args[0])
 
 
 def mean_below_root(root: Value) -> Value | None:
@@ -70,7 +71,12 @@ def rounds_products(values: Iterable[Value], loads: Container[Value]) -> bool:
     """Whether products have to be rounded before anything is added to them: where a row's maximum is taken off again
     what it is the maximum of, in one kernel as in the other, or the largest element is not 0 then."""
     for value in values:
-        if value.op == "sub" and value not in loads and value.args[1].op in ("max", "min") and value.axes:
+        if (
+            value.op == "sub"
+            and value not in loads
+            and value.axes
+            and (row_maximum(value.args[1]) or value.args[1].op == "min")
+        ):
             left = [value.args[0]]
             while left:
                 term = left.pop()

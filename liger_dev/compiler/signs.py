@@ -1,5 +1,6 @@
 """A value in, whether it is at most or at least 0 whatever the inputs are out, as far as its formula tells."""
 
+from liger_dev.compiler.expand import row_maximum
 from liger_dev.compiler.ir import Value
 
 _NEVER_NEGATIVE = ("abs", "exp", "exp2", "relu", "sigmoid", "softplus", "sqrt", "norm_root", "rsqrt", "size", "softmax")
@@ -54,8 +55,8 @@ def _reaches_one(total: Value) -> bool:
     inner = total.args[0]
     if inner.op != "exp" or inner.args[0].op != "sub":
         return False
-    x, peak = inner.args[0].args
-    return peak.op == "max" and peak.args[0] is x and set(peak.attr("over")) == set(total.attr("over"))
+    x, peak = inner.args[0].args[0], row_maximum(inner.args[0].args[1])
+    return peak is not None and peak.args[0] is x and set(peak.attr("over")) == set(total.attr("over"))
 
 
 def _covers(high: Value, low: Value) -> bool:
@@ -65,4 +66,7 @@ def _covers(high: Value, low: Value) -> bool:
             return high.args[0] is low or _covers(high.args[0], low)
         case "maximum" | "clamp_min" | "at_least":
             return any(arg is low or _covers(arg, low) for arg in high.args)
+        case "where":  # 0 in the place of an infinite maximum: the exponential of an infinite number is exact anyway
+            peak = row_maximum(high)
+            return peak is not None and _covers(peak, low)
     return False

@@ -89,7 +89,7 @@ def scheduled_kernels(graph):
         (
             "return (torch.logsumexp(x, -1) * w).sum() / w.sum()",
             {"x": ("B", "T", "V"), "w": ("B", "T")},
-            [("", "BT", "sum_w"), ("BT", "V", "row_max", "denominator", "product"), ("", "", "y")],
+            [("", "BT", "sum_w"), ("BT", "V", "row_shift", "denominator", "product"), ("", "", "y")],
             [("BT", "V", "dx", "dw")],
         ),
     ],
