@@ -27,8 +27,9 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_EX
 new: $(STAMP)
 	$(BIN)/liger-dev new $(KERNEL) --yes $(ARGS)
 
+# One thread a process, since there are JOBS of them and their children: torch's own threads would wait for one another.
 test: $(STAMP)
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # Kernels' tests run on the GPU where there is one; of the tool's own tests, those that need it.
 gpu-test: $(STAMP)
