@@ -22,16 +22,18 @@ def expand(graph: Graph) -> None:
 
 
 def row_maximum(shift: Value) -> Value | None:
-    """The maximum that a row is shifted by: `shift` itself, or what it is a `finite` form of."""
-    if shift.op == "max":
+    """The maximum that a row is shifted by: `shift` itself, or what it is the `finite` form of."""
+    peak = unbounded(shift)
+    return peak if peak.op == "max" else None
+
+
+def unbounded(shift: Value) -> Value:
+    """What `shift` is the `finite` form of, or itself."""
+    if shift.op != "where":
         return shift
-    if shift.op != "where" or shift.args[2].op != "max":
-        return None
     told, zero, peak = shift.args
-    infinite = (
-        told.op == "eq" and told.args[0].op == "abs" and told.args[0].args[0] is peak and _is(told.args[1], math.inf)
-    )
-    return peak if infinite and _is(zero, 0.0) else None
+    same = told.op == "eq" and told.args[0].op == "abs" and told.args[0].args[0] is peak
+    return peak if same and _is(told.args[1], math.inf) and _is(zero, 0.0) else shift
 
 
 def finite(graph: Graph, peak: Value) -> Value:
@@ -60,24 +62,32 @@ class _Expansion:
             self.done[value] = self._rewrite(value, tuple(self.of(arg) for arg in value.args))
         return self.done[value]
 
-    def _total(self, value: Value) -> tuple[Value, Value] | None:
-        """The largest exponent, and the sum of exponentials above it, of which `value` is the logarithm: of a row, or of
-        rows and numbers beside each other. None if there is no row in it."""
+    def _total(self, value: Value) -> tuple[Value, Value, Value] | None:
+        """The largest exponent, what is taken off the exponents, and the sum of exponentials then, of which `value` is
+        the logarithm: of a row, or of rows and numbers beside each other. None if there is no row in it."""
         graph = self.graph
         if value.op == "logsumexp":
             shift, log = self.done[value].args
-            return shift, log.args[0]
+            return unbounded(shift), shift, log.args[0]
         if value.op != "logaddexp":
             return None
         sides = [self._total(arg) for arg in value.args]
         if not any(sides):
             return None
-        pairs = [side or (self.done[arg], graph.const(1.0)) for side, arg in zip(sides, value.args)]
-        highest = graph.make("maximum", *(shift for shift, _ in pairs))
-        first, second = (graph.mul(total, graph.make("exp", graph.sub(shift, highest))) for shift, total in pairs)
+        joined = dict(value.attrs).get("joined")  # a concatenation's: in torch one sum, whose parts may all be 0
+        exponent_of = 0 if joined else 1
+        pairs = [
+            (side[exponent_of], side[2]) if side else (self.done[arg], graph.const(1.0))
+            for side, arg in zip(sides, value.args)
+        ]
+        highest = graph.make("maximum", *(exponent for exponent, _ in pairs))
+        shift = finite(graph, highest) if joined == "sum" else highest
+        first, second = (graph.mul(total, graph.make("exp", graph.sub(exponent, shift))) for exponent, total in pairs)
         if "highest" not in graph.names.values():
             graph.names.setdefault(highest, "highest")
-        return highest, graph.add(first, second)
+        if shift is not highest and "common_shift" not in graph.names.values():
+            graph.names.setdefault(shift, "common_shift")
+        return highest, shift, graph.add(first, second)
 
     def _shifted_sum(self, value: Value, x: Value) -> tuple[Value, Value, Value]:
         """What the row `x` of a softmax or its relative is shifted by, its exponentials then, and their sum."""
@@ -112,12 +122,12 @@ class _Expansion:
                 graph.names[lse] = "lse"
             return lse
         if value.op == "exp" and value.args[0].op == "sub" and (parts := self._total(value.args[0].args[1])):
-            shift, total = parts
+            _, shift, total = parts
             x = value.args[0].args[0]
-            own, factor = self._total(x) or (self.done[x], graph.const(1.0))
+            own, _, factor = self._total(x) or (self.done[x], None, graph.const(1.0))
             return graph.div(graph.mul(factor, graph.make("exp", graph.sub(own, shift))), total)
         if value.op == "sub" and value.args[1].op == "logaddexp" and (parts := self._total(value.args[1])):
-            shift, total = parts
+            _, shift, total = parts
             return graph.sub(graph.sub(args[0], shift), graph.make("log", total))
         if value.op == "sub" and value.args[1].op == "logsumexp":
             shift, log = args[1].args

@@ -1,6 +1,7 @@
 """A value in, whether it is at most or at least 0 whatever the inputs are out, as far as its formula tells."""
 
 from liger_dev.compiler.expand import row_maximum
+from liger_dev.compiler.expand import unbounded
 from liger_dev.compiler.ir import Value
 
 _NEVER_NEGATIVE = ("abs", "exp", "exp2", "relu", "sigmoid", "softplus", "sqrt", "norm_root", "rsqrt", "size", "softmax")
@@ -67,6 +68,5 @@ def _covers(high: Value, low: Value) -> bool:
         case "maximum" | "clamp_min" | "at_least":
             return any(arg is low or _covers(arg, low) for arg in high.args)
         case "where":  # 0 in the place of an infinite maximum: the exponential of an infinite number is exact anyway
-            peak = row_maximum(high)
-            return peak is not None and _covers(peak, low)
+            return unbounded(high) is not high and _covers(unbounded(high), low)
     return False

@@ -275,13 +275,15 @@ def _reduced(graph: Graph, value: Value, into: tuple[str, ...], pieces: tuple[Sl
 def _normalised(
     graph: Graph, value: Value, into: tuple[str, ...], pieces: tuple[Slice, ...], parts: list[Value]
 ) -> Value:
-    """softmax, log_softmax or logsumexp over a concatenation: the pieces have one logarithm of their total."""
+    """softmax, log_softmax or logsumexp over a concatenation: the pieces have one logarithm of their total. A piece may be
+    -inf throughout; what is taken off all of them, for shares of the whole, may not."""
     rest = set(value.attr("over")) - set(into)
     total: Value | None = None
-    for piece, part in zip(pieces, parts):
+    for i, (piece, part) in enumerate(zip(pieces, parts)):
         over = tuple(sorted(rest | set(piece.axes)))
-        own = graph.make("logsumexp", part, over=over) if over else part
-        total = own if total is None else graph.make("logaddexp", total, own, dtype="float")
+        own = graph.make("logsumexp", part, over=over, infinite=True) if over else part
+        joined = "sum" if "infinite" in dict(value.attrs) or i < len(parts) - 1 else "shares"
+        total = own if total is None else graph.make("logaddexp", total, own, dtype="float", joined=joined)
     assert total is not None, "a concatenation has pieces"
     if value.op == "logsumexp":
         return total

@@ -55,6 +55,14 @@ largest = torch.where(torch.isinf(largest), 0.0, largest)
 return (largest + torch.log(torch.exp(x - largest).sum(-1, keepdim=True))).squeeze(-1)
 """,
 }
+# The same of rows and a number beside each of them, which is all that is left where the row is -inf.
+JOINED = {
+    "joined": "return torch.logsumexp(torch.cat((x, sink[:, None]), -1), -1)",
+    "joined_softmax": "return torch.softmax(torch.cat((x, sink[:, None]), -1), -1)[:, :-1]",
+    "joined_log_softmax": "return torch.log_softmax(torch.cat((x, sink[:, None]), -1), -1)[:, :-1]",
+    "shares_of_joined": "return (x - torch.logsumexp(torch.cat((x, sink[:, None]), -1), -1, keepdim=True)).exp()",
+}
+SINKS = {"numbers": INF, "one NaN": -INF, "a block of -inf": -INF, "all inf": 3.0}
 
 
 def rows():
@@ -65,16 +73,20 @@ def rows():
     return x
 
 
+def inputs(name):
+    return [rows(), torch.tensor([SINKS.get(row, -150.0) for row in ROWS])] if name in JOINED else [rows()]
+
+
 def eager(name):
-    body = "\n".join(f"    {line}" for line in CASES[name].strip().splitlines())
+    body = "\n".join(f"    {line}" for line in {**CASES, **JOINED}[name].strip().splitlines())
     scope = {"torch": torch, "F": F}
-    exec(f"def op(x):\n{body}", scope)
+    exec(f"def op(x, sink=None):\n{body}", scope)
     return scope["op"]
 
 
 def upstreams(name):
     generator = torch.Generator().manual_seed(5)
-    ys = eager(name)(rows())
+    ys = eager(name)(*inputs(name))
     return [torch.randn(y.shape, generator=generator) for y in (ys if isinstance(ys, tuple) else (ys,))]
 
 
@@ -83,12 +95,15 @@ def in_triton(tmp_path_factory):
     """What the kernels of all cases computed in the interpreter, in one child."""
     folder = tmp_path_factory.mktemp("infinite_rows")
     given = {}
-    for name, body in CASES.items():
-        made = compile_op(written("x: torch.Tensor", body, x=("B", "V")), {})
+    for name, body in {**CASES, **JOINED}.items():
+        signature, shapes = "x: torch.Tensor", {"x": ("B", "V")}
+        if name in JOINED:
+            signature, shapes = f"{signature}, sink: torch.Tensor", {**shapes, "sink": ("B",)}
+        made = compile_op(written(signature, body, **shapes), {})
         profile = KernelProfile.model_validate({"closest_existing_kernel": "none", **made.profile})
         named = {**values(made.reference, profile), **made.op}
         (folder / f"{name}.py").write_text(render(OP, named))
-        given[name] = (named["function_class_name"], [rows()], upstreams(name))
+        given[name] = (named["function_class_name"], inputs(name), upstreams(name))
     torch.save(given, folder / "given.pt")
     path = os.pathsep.join([str(REPO), str(Path(__file__).parent)])
     env = {**os.environ, "PYTHONPATH": path, "TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
@@ -100,9 +115,9 @@ def in_triton(tmp_path_factory):
 
 @pytest.mark.parametrize("long_rows", [False, True], ids=["whole", "looped"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*CASES, *JOINED])
 def test_rows_with_infinities_are_eagers(name, dtype, long_rows, in_triton):
-    wanted = results(eager(name), [rows().to(dtype)], upstreams(name))
+    wanted = results(eager(name), [x.to(dtype) for x in inputs(name)], upstreams(name))
     tolerance = 2e-5 if dtype == torch.float32 else 2e-2
     for one, other in zip(in_triton[name, dtype, long_rows], wanted, strict=True):
         torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance, equal_nan=True)
