@@ -29,6 +29,7 @@ class LoopedRows(Statements):
     def lines(self) -> list[str]:
         passes, after = arrange(self.graph, self.spec, self.values, self.singles)
         self.apart = len(passes) == 1 and _only_sums(passes[0])
+        self.again, self.light = self._read_twice(passes)
         lines = [
             "rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]",
             "row_mask = rows < n_rows",
@@ -45,6 +46,20 @@ class LoopedRows(Statements):
             self._plan_cache(passes[:i], one, passes[i + 1 :])
             lines += self._pass(one, guard)
         return lines + self._row_stores(after)
+
+    def _read_twice(self, passes: list[Pass]) -> tuple[bool, bool]:
+        """Whether a row is read for its maximum and its sum of exponentials, then once more, and nothing beside it; and
+        whether no more is then made of it than one tensor, so that registers are left for longer blocks."""
+        if len(passes) != 2:
+            return False, False
+        first, second = passes
+        again = (
+            len(first.online) == 1
+            and not (*first.reductions, *second.reductions)
+            and len(first.loads | second.loads) == 1
+            and first.online[0][0].args[0] in first.loads
+        )
+        return again, again and not self.spec.corrections
 
     def _row_stores(self, stores: list[Store]) -> list[str]:
         for store in stores:

@@ -105,6 +105,28 @@ class Host:
         }
 
 
+def promoted(host: Host, dtype_of: tuple[str, ...]) -> str:
+    """The dtype that the reference's own promotion gives; an optional input takes part where it is given."""
+    optional = {tensor.name for tensor in host.reference.tensors if tensor.optional}
+    given = [name for name in dtype_of if name not in optional]
+    if not dtype_of:
+        return "torch.float32"
+    text = f"{given[0]}.dtype"
+    for name in given[1:]:
+        text = f"torch.promote_types({text}, {name}.dtype)"
+    for name in [name for name in dtype_of if name in optional]:
+        text = f"torch.promote_types({text}, {name}.dtype) if {name} is not None else {text}"
+    return text
+
+
+def dtype_text(host: Host, inputs: tuple[str, ...]) -> str:
+    """The dtype that inputs promote to, in the forward wrapper; an optional one has a gradient of its own."""
+    optional = {item.name for item in host.graph.inputs if item.optional}
+    if inputs[0] in optional:
+        return f"None if {inputs[0]} is None else {inputs[0]}.dtype"
+    return promoted(host, inputs)
+
+
 def function_values(hosts: Sequence[Host]) -> dict[str, Any]:
     """What the autograd Function's template needs, for all hosts together: names in order, for each place where they
     stand."""

@@ -11,7 +11,8 @@ class KernelText:
     takes RELOAD too; `late`: it takes LATE; `lean`: it does, and keeps no more than one tensor's row until then: how
     many tensors rows share; `holds`: how many tensors' rows it keeps in registers, or reads twice where it is looped;
     `at_once`: how many tensors a looped one reads at once; `online`: it keeps a maximum and a sum of exponentials;
-    `again`: it reads some of these again after its reductions; `unfused`: it rounds each product."""
+    `again`: it reads some of these again after its reductions; `light`: it does, block by block, and has registers left
+    for long ones; `unfused`: it rounds each product."""
 
     name: str
     pointers: tuple[str, ...]
@@ -28,6 +29,7 @@ class KernelText:
     lean: int = 0
     holds: int = 0
     again: bool = False
+    light: bool = False
     unfused: bool = False
 
     @property

@@ -1,6 +1,7 @@
 """One Launch in, the lines of a wrapper that start it out: settings, partial sums, the call, the final sums."""
 
 from liger_dev.compiler.host import Host
+from liger_dev.compiler.host import dtype_text
 from liger_dev.compiler.ir import Slice
 from liger_dev.compiler.kernel_text import KernelText
 from liger_dev.compiler.layout import Layout
@@ -106,15 +107,22 @@ def _kernel(host: Host, spec: KernelSpec, device: str, stage: str, shapes: Shape
         *(["n_pieces"] if spec.pieces else []),
     ]
     pieces = ["n_pieces = cdiv(n_cols, BLOCK_COLS)"] if spec.pieces else []
+    together = _together(host, spec, shapes)
     lines = [f"{t.name}_partial = torch.empty(n_rows, dtype=torch.float32, device={device})" for t in spec.totals]
     if not spec.persistent:
         lines += [f"BLOCK_ROWS, BLOCK_COLS, num_warps = {_settings(host, spec, stage)}", *asked, *pieces]
     else:
         lines += [*_persistent_settings(host, spec, stage, shapes), *asked, *pieces]
         lines += _programs(host, spec, device, shapes)
-        for acc in spec.accumulators:
+        for acc in [acc for acc in spec.accumulators if acc not in together]:
             fresh = f"{acc.name}_partial = torch.empty({_partial_shape(host, spec, acc)}, dtype=torch.float32, device={device})"
             lines.append(conditional(fresh, acc.guard))
+        if together:
+            shape = _partial_shape(host, spec, together[0]).strip("()")
+            lines += [
+                f"{_local(host, 'partials')} = torch.empty(({len(together)}, {shape}), dtype=torch.float32, device={device})",
+                f"{', '.join(f'{acc.name}_partial' for acc in together)} = {_local(host, 'partials')}",
+            ]
     lines += [
         *([_UNFUSED] if text.unfused else []),
         f"with device_guard({device}):",
@@ -122,11 +130,28 @@ def _kernel(host: Host, spec: KernelSpec, device: str, stage: str, shapes: Shape
     ]
     lines += [line for total in spec.totals for line in _final(host, total, "", shapes, False)]
     last_if = ""
-    for line in (line for acc in spec.accumulators for line in _final_of(host, spec, acc, shapes)):
+    if together:
+        dtypes = [conditional(_dtype(host, acc, shapes), acc.guard) for acc in together]
+        sums = ", ".join(acc.place.name for acc in together)
+        lines.append(f"{sums} = sum_each({_local(host, 'partials')}, {', '.join(dtypes)})")
+    alone = [acc for acc in spec.accumulators if acc not in together]
+    for line in (line for acc in alone for line in _final_of(host, spec, acc, shapes)):
         if not (line.startswith("if ") and line == last_if):
             lines.append(line)
         last_if = line if line.startswith("if ") else last_if if line.startswith("    ") else ""
     return lines
+
+
+def _together(host: Host, spec: KernelSpec, shapes: Shapes) -> list[Accumulator]:
+    """The sums whose partial sums are one tensor, added up by one launch: whole gradients, a number for each column."""
+    shape = "(n_programs, n_cols)"
+    alike = [
+        acc
+        for acc in spec.accumulators
+        if not acc.place.slices and not acc.add and _partial_shape(host, spec, acc) == shape
+    ]
+    alike = [acc for acc in alike if _view(host, acc, shapes, False) == ""]
+    return alike if len(alike) > 1 else []
 
 
 def _final_of(host: Host, spec: KernelSpec, acc: Accumulator, shapes: Shapes) -> list[str]:
@@ -219,14 +244,18 @@ def _settings(host: Host, spec: KernelSpec, stage: str) -> str:
         return f"strided_settings(n_cols{one_row}{chosen})"
     kept = ", late=True" if text.lean else ", again=True" if text.again else ""
     kept += f", shared={text.lean}" if text.lean > 1 else ""
+    tiles = sum(1 for value in spec.loads if spec.layout.kind(value) == "tile")
+    kept += f", tiles={tiles}" if tiles > 5 else ""
     return f"row_settings({'min(n_cols, PIECE_COLS)' if spec.pieces else 'n_cols'}{one_row}{chosen}{kept})"
 
 
 def _several(text: KernelText) -> str:
     """What `loop_settings` is told of a kernel that goes over several tensors at once."""
     if text.at_once < 2:
-        return ""
-    return ", tensors=2" + ("" if text.holds < 2 else f", num_warps={16 if text.online else 32}")
+        return "" if text.unfused or not text.again else ", light=True" if text.light else ", again=True"
+    if text.online:
+        return ", tensors=2" + (", num_warps=16" if text.holds > 1 else "")
+    return ", tensors=2" + (", num_warps=32" if text.holds else "")
 
 
 def _loaded(spec: KernelSpec) -> str:
@@ -248,21 +277,30 @@ def _flag_value(flag: str) -> str:
 
 
 def _final_sum(host: Host, acc: Accumulator, shapes: Shapes, programs: bool, split: bool) -> str:
-    """The sum of partial sums in the gradient's shape, and in its dtype where that is at hand."""
-    name, axes, many = acc.place.name, len(acc.value.axes), len([dim for dim in acc.place.dims if dim]) > 1
-    own = name.removeprefix("d")
-    dims = next(i.dims for i in host.graph.inputs if i.name == own)
-    dtype = f"{own}.dtype" if own in host.saved else ""
+    """The sum of partial sums in the gradient's shape and dtype."""
+    dtype = _dtype(host, acc, shapes)
     if programs:
-        total, axes = f"sum_partials({name}_partial, {dtype or 'torch.float32'})", max(axes, 1)
-        many |= split
-    else:
-        total = f"{name}_partial.sum(0)"
-    if many:
-        total += f".view({f'{own}.shape' if own in host.saved else shapes.shape(dims)})"
-    elif len(dims) != axes:
-        total += f".view({', '.join('-1' if d else '1' for d in dims) or '()'})"
-    return total if programs or not dtype else f"{total}.to({dtype})"
+        return f"sum_partials({acc.place.name}_partial, {dtype}){_view(host, acc, shapes, split)}"
+    view = _view(host, acc, shapes, split, of_rows=True)
+    return f"{acc.place.name}_partial.sum(0){view}.to({dtype})"
+
+
+def _dtype(host: Host, acc: Accumulator, shapes: Shapes) -> str:
+    """The dtype of the input that a sum is the gradient of."""
+    own = acc.place.name.removeprefix("d")
+    return f"{own}.dtype" if own in host.saved else shapes.argument(f"{own}_dtype", dtype_text(host, (own,)))
+
+
+def _view(host: Host, acc: Accumulator, shapes: Shapes, split: bool, of_rows: bool = False) -> str:
+    """What gives a sum the gradient's shape; nothing where it has it."""
+    own, axes = acc.place.name.removeprefix("d"), len(acc.value.axes)
+    axes = axes if of_rows else max(axes, 1)
+    dims = next(i.dims for i in host.graph.inputs if i.name == own)
+    if len([dim for dim in acc.place.dims if dim]) > 1 or split:
+        return f".view({f'{own}.shape' if own in host.saved else shapes.shape(dims)})"
+    if len(dims) != axes:
+        return f".view({', '.join('-1' if d else '1' for d in dims) or '()'})"
+    return ""
 
 
 def conditional(line: str, guard: str) -> str:

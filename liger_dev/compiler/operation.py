@@ -153,7 +153,7 @@ def _returned(hosts: Sequence[tuple[Setting, Host]], index: int) -> str:
     return "; ".join([usual[0], *(f"{shape} with {' or with '.join(settings)}" for shape, settings in others)])
 
 
-_KERNEL_HELPERS = ("exp_or_zero", "larger_or_nan")
+_KERNEL_HELPERS = ("branchless_tanh", "exp_or_zero", "larger_or_nan")
 _HELPERS = (
     "LONG_HELD_ROW",
     "LONG_ROW",
@@ -183,6 +183,7 @@ _HELPERS = (
     "scale_in_place",
     "sm_count",
     "strided_settings",
+    "sum_each",
     "sum_partials",
     "tuned",
 )

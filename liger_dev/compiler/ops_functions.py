@@ -213,7 +213,7 @@ FUNCTIONS: dict[str, Op] = {
     "atan": call("libdevice.atan", torch.atan, one(lambda g, x, y, d: g.div(d, _more_square(g, x)))),
     "sinh": call("libdevice.sinh", torch.sinh, one(lambda g, x, y, d: g.mul(d, g.make("cosh", x)))),
     "cosh": call("libdevice.cosh", torch.cosh, one(lambda g, x, y, d: g.mul(d, g.make("sinh", x)))),
-    "tanh": call("libdevice.tanh", torch.tanh, one(lambda g, x, y, d: g.mul(d, _less_square(g, y)))),
+    "tanh": call("branchless_tanh", torch.tanh, one(lambda g, x, y, d: g.mul(d, _less_square(g, y))), "tanh"),
     "asinh": call(
         "libdevice.asinh", torch.asinh, one(lambda g, x, y, d: g.mul(d, g.make("rsqrt", _more_square(g, x))))
     ),

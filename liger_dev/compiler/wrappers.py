@@ -7,6 +7,8 @@ from liger_dev.compiler.demands import least_checks
 from liger_dev.compiler.demands import limit_checks
 from liger_dev.compiler.demands import rank_checks
 from liger_dev.compiler.host import Host
+from liger_dev.compiler.host import dtype_text
+from liger_dev.compiler.host import promoted
 from liger_dev.compiler.host_values import HostValues
 from liger_dev.compiler.ir import Dims
 from liger_dev.compiler.ir import Input
@@ -138,13 +140,13 @@ def _empty_forward(host: Host, store: Store, layout: Layout, shapes: Shapes, ful
         if place.exact:
             return _empty_rows(store, layout, shapes, full)
         like = store.value.attr("like") if store.value.op == "round" else ()  # exact, unless the reference rounds it
-        return _empty(shapes, place.dims, _promoted(host, like), full)
+        return _empty(shapes, place.dims, promoted(host, like), full)
     output = outputs[place.name]
     if output.value.dtype == "bool":
         return _empty(shapes, place.dims, "torch.bool", full)
     if output.value.dtype == "int":
         return _empty(shapes, place.dims, f"torch.{output.whole}", full)
-    return _empty(shapes, place.dims, _promoted(host, output.dtype_of), full)
+    return _empty(shapes, place.dims, promoted(host, output.dtype_of), full)
 
 
 def _empty_rows(store: Store, layout: Layout, shapes: Shapes, full: str) -> str:
@@ -163,20 +165,6 @@ def _empty(shapes: Shapes, dims: Dims, dtype: str, full: str) -> str:
     if alike:
         return f"torch.empty_like({alike}, dtype={dtype})"
     return f"torch.empty({shapes.shape(dims)}, dtype={dtype}, device={full}.device)"
-
-
-def _promoted(host: Host, dtype_of: tuple[str, ...]) -> str:
-    """The dtype that the reference's own promotion gives; an optional input takes part where it is given."""
-    optional = {tensor.name for tensor in host.reference.tensors if tensor.optional}
-    given = [name for name in dtype_of if name not in optional]
-    if not dtype_of:
-        return "torch.float32"
-    text = f"{given[0]}.dtype"
-    for name in given[1:]:
-        text = f"torch.promote_types({text}, {name}.dtype)"
-    for name in [name for name in dtype_of if name in optional]:
-        text = f"torch.promote_types({text}, {name}.dtype) if {name} is not None else {text}"
-    return text
 
 
 def _host_values(host: Host, shapes: Shapes, known: dict[Value, str]) -> HostValues:
@@ -198,7 +186,7 @@ def _rounded(host: Host, lines: list[str]) -> list[str]:
     """The statements of the wrapper's own outputs, rounded as the reference rounds them."""
     for output in host.graph.outputs:
         if output.value in host.plan.host and output.dtype_of:
-            dtype = _promoted(host, output.dtype_of)
+            dtype = promoted(host, output.dtype_of)
             index = next(i for i, line in enumerate(lines) if line.startswith(f"{output.name} = "))
             text = lines[index].split(" = ", 1)[1]
             lines[index] = f"{output.name} = ({text}).to({dtype})"
@@ -316,7 +304,7 @@ def _empty_gradient(host: Host, name: str, shapes: Shapes, lead: str) -> str:
     alike = alike or next((n for n, other in floats.items() if other == dims), "")
     if alike and _has_dtype_of(host, alike, sharing):
         return f"torch.{make}_like({alike})"
-    dtype = shapes.argument(f"{name if len(sharing) > 1 else own}_dtype", _dtype_text(host, sharing))
+    dtype = shapes.argument(f"{name if len(sharing) > 1 else own}_dtype", dtype_text(host, sharing))
     if alike:
         return f"torch.{make}_like({alike}, dtype={dtype})"
     return f"torch.{make}({shapes.shape(dims)}, dtype={dtype}, device={lead}.device)"
@@ -326,14 +314,6 @@ def _has_dtype_of(host: Host, name: str, inputs: tuple[str, ...]) -> bool:
     """Whether a tensor, or the output that it is the gradient of, always has the dtype that inputs promote to."""
     found = next((o.dtype_of for o in host.graph.outputs if name in (o.name, f"d{o.name}")), ())
     return {*found} == {*inputs}
-
-
-def _dtype_text(host: Host, inputs: tuple[str, ...]) -> str:
-    """The dtype that inputs promote to, in the forward wrapper; an optional one has a gradient of its own."""
-    optional = {item.name for item in host.graph.inputs if item.optional}
-    if inputs[0] in optional:
-        return f"None if {inputs[0]} is None else {inputs[0]}.dtype"
-    return _promoted(host, inputs)
 
 
 def _adds(host: Host, name: str) -> bool:

@@ -192,6 +192,8 @@ def _host_sites(function: ast.FunctionDef, body: list[ast.AST]) -> Iterator[Site
                 yield "last partial result left out", node, _text(node), _drop_last, ""
             case ast.Call(func=ast.Name(id="sum_partials"), args=[_, _]):
                 yield "last partial result left out", node, _text(node), _drop_last, ""
+            case ast.Call(func=ast.Name(id="sum_each"), args=[_, _, *_]):
+                yield "last partial result left out", node, _text(node), _drop_last_of_each, ""
             case ast.Call(func=ast.Name(id=name)) if name.startswith("check_"):
                 yield "check left out", node, _text(node), lambda call: _replace(call, ast.Constant(None)), ""
             case ast.Call(func=ast.Attribute(attr="cdiv") | ast.Name(id="cdiv"), args=[_, _]):
@@ -315,6 +317,11 @@ def _drop_last(node: ast.AST) -> None:
         node.func.value = _without_last(node.func.value)
     else:
         node.args[0] = _without_last(node.args[0])
+
+
+def _drop_last_of_each(node: ast.AST) -> None:
+    assert isinstance(node, ast.Call), "a site of its own kind"
+    node.args[0] = ast.parse(f"({ast.unparse(node.args[0])})[:, :-1].contiguous()", mode="eval").body
 
 
 def _without_last(node: ast.expr) -> ast.expr:

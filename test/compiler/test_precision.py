@@ -101,3 +101,16 @@ def test_an_optional_input_widens_the_output_where_it_is_given():
     op = compile_op(written(signature, body, x=("B", "H"), residual=("B", "H")), {}).op["op"]
     dtype = "torch.promote_types(x.dtype, residual.dtype) if residual is not None else x.dtype"
     assert f"dtype={dtype}" in " ".join(str(op["forward_body"]).split())
+
+
+@pytest.mark.parametrize(
+    "body, spelled",
+    [
+        ("return cap * torch.tanh(x / cap)", "libdevice.tanh("),
+        ("return torch.tanh(x * cap)", "branchless_tanh("),
+        ("return torch.tanh(x / (x.abs() + cap))", "branchless_tanh("),
+    ],
+)
+def test_the_tanh_of_a_soft_cap_is_libdevices(body, spelled):
+    text = kernels(written("x: torch.Tensor, cap: float = 30.0", body, x=("B", "H")))
+    assert [one for one in ("branchless_tanh(", "libdevice.tanh(") if one in text] == [spelled]

@@ -48,6 +48,12 @@ def test_a_sum_of_partial_results_loses_its_last_one():
     assert any("sum_partials(dweight_partial[:-1], weight.dtype)" in one for one in made)
 
 
+def test_sums_added_up_together_lose_their_last_ones_each():
+    emitted = (Path(__file__).parents[1] / "compiler" / "golden" / "layer_norm.py").read_text()
+    made = [mutation.text for mutation in mutations(emitted, "LigerLayerNormFunction")]
+    assert any("sum_each(partials[:, :-1].contiguous(), weight.dtype" in one for one in made)
+
+
 def test_programs_may_be_missing_where_others_take_their_rows():
     emitted = (Path(__file__).parents[1] / "compiler" / "golden" / "rms_norm.py").read_text()
     made = [one for one in mutations(emitted, "LigerRmsNormFunction") if one.operator == "programs left out"]

@@ -32,7 +32,7 @@ from kernels.ops.utils import row_settings
 from kernels.ops.utils import row_shape
 from kernels.ops.utils import sm_count
 from kernels.ops.utils import strided_settings
-from kernels.ops.utils import sum_partials
+from kernels.ops.utils import sum_each
 
 
 @triton.jit
@@ -418,10 +418,8 @@ def attn_res_backward(
     )
     n_pieces = cdiv(n_cols, BLOCK_COLS)
     n_programs = min(cdiv(n_rows, BLOCK_ROWS), cdiv(per_sm * sm_count(dy.device), max(1, n_pieces)))
-    dquery_partial = torch.empty((n_programs, n_cols), dtype=torch.float32, device=dy.device) if needs_dquery else None
-    dweight_partial = (
-        torch.empty((n_programs, n_cols), dtype=torch.float32, device=dy.device) if needs_dweight else None
-    )
+    partials = torch.empty((2, n_programs, n_cols), dtype=torch.float32, device=dy.device)
+    dquery_partial, dweight_partial = partials
     with device_guard(dy.device):
         _attn_res_dvalues_backward_kernel[(n_programs, n_pieces)](
             dy,
@@ -448,8 +446,7 @@ def attn_res_backward(
             NUM_STAGES=NUM_STAGES,
             num_warps=num_warps,
         )
-    dquery = sum_partials(dquery_partial, query.dtype) if needs_dquery else None
-    dweight = sum_partials(dweight_partial, weight.dtype) if needs_dweight else None
+    dquery, dweight = sum_each(partials, query.dtype if needs_dquery else None, weight.dtype if needs_dweight else None)
     return dvalues, dquery, dweight
 
 

@@ -121,7 +121,7 @@ def cross_entropy_forward(logits, target, ignore_index, dloss=None, needs_dlogit
     clamped = kept.sum(dtype=torch.float32).clamp_min(1.0)
     dlogits = torch.empty_like(logits) if needs_dlogits else None
     selected = torch.empty(n_rows, dtype=torch.float32, device=logits.device)
-    BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)
+    BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols, again=True)
     with device_guard(logits.device):
         _cross_entropy_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
             logits,

@@ -15,9 +15,9 @@ import triton
 import triton.language as tl
 
 from torch.autograd.function import once_differentiable
-from triton.language.extra import libdevice
 
 from kernels.ops.utils import PIECE_COLS
+from kernels.ops.utils import branchless_tanh
 from kernels.ops.utils import cdiv
 from kernels.ops.utils import check_floating
 from kernels.ops.utils import check_shape
@@ -26,6 +26,7 @@ from kernels.ops.utils import piece_settings
 from kernels.ops.utils import row_settings
 from kernels.ops.utils import row_shape
 from kernels.ops.utils import sm_count
+from kernels.ops.utils import sum_each
 from kernels.ops.utils import sum_partials
 
 
@@ -53,7 +54,7 @@ def _dyt_forward_kernel(
     gamma = tl.load(gamma_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
     beta = tl.load(beta_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
 
-    squashed = libdevice.tanh(alpha * x)
+    squashed = branchless_tanh(alpha * x)
     y = gamma * squashed + beta
 
     tl.store(y_ptr + offsets, y, mask=mask)
@@ -96,7 +97,7 @@ def _dyt_backward_kernel(
         dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
         x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
 
-        squashed = libdevice.tanh(alpha * x)
+        squashed = branchless_tanh(alpha * x)
         dsquashed = dy * gamma
         difference = 1.0 - squashed * squashed
         dx = dsquashed * difference * alpha
@@ -148,7 +149,9 @@ def dyt_forward(x, alpha, gamma, beta):
     return y, x, alpha, gamma
 
 
-def dyt_backward(dy, x, alpha, gamma, needs_dx=True, needs_dalpha=True, needs_dgamma=True, needs_dbeta=True):
+def dyt_backward(
+    dy, x, alpha, gamma, beta_dtype, needs_dx=True, needs_dalpha=True, needs_dgamma=True, needs_dbeta=True
+):
     """Returns dx, dalpha, dgamma, dbeta."""
     n_rows, n_cols = row_shape(dy)
     dy = dy.contiguous()
@@ -159,8 +162,8 @@ def dyt_backward(dy, x, alpha, gamma, needs_dx=True, needs_dalpha=True, needs_dg
     dalpha_partial = (
         torch.empty((n_programs * n_pieces, 1), dtype=torch.float32, device=dy.device) if needs_dalpha else None
     )
-    dgamma_partial = torch.empty((n_programs, n_cols), dtype=torch.float32, device=dy.device) if needs_dgamma else None
-    dbeta_partial = torch.empty((n_programs, n_cols), dtype=torch.float32, device=dy.device) if needs_dbeta else None
+    partials = torch.empty((2, n_programs, n_cols), dtype=torch.float32, device=dy.device)
+    dgamma_partial, dbeta_partial = partials
     with device_guard(dy.device):
         _dyt_backward_kernel[(n_programs, n_pieces)](
             dy,
@@ -182,9 +185,8 @@ def dyt_backward(dy, x, alpha, gamma, needs_dx=True, needs_dalpha=True, needs_dg
             NUM_STAGES=NUM_STAGES,
             num_warps=num_warps,
         )
+    dgamma, dbeta = sum_each(partials, gamma.dtype if needs_dgamma else None, beta_dtype if needs_dbeta else None)
     dalpha = sum_partials(dalpha_partial, alpha.dtype) if needs_dalpha else None
-    dgamma = sum_partials(dgamma_partial, gamma.dtype) if needs_dgamma else None
-    dbeta = sum_partials(dbeta_partial, torch.float32) if needs_dbeta else None
     return dx, dalpha, dgamma, dbeta
 
 
@@ -207,6 +209,7 @@ class LigerDytFunction(torch.autograd.Function):
     def forward(ctx, x, alpha, gamma, beta):
         y, x, alpha, gamma = dyt_forward(x, alpha, gamma, beta)
         ctx.save_for_backward(x, alpha, gamma)
+        ctx.beta_dtype = beta.dtype
         return y
 
     @staticmethod
@@ -218,6 +221,7 @@ class LigerDytFunction(torch.autograd.Function):
             x,
             alpha,
             gamma,
+            ctx.beta_dtype,
             needs_dx=ctx.needs_input_grad[0],
             needs_dalpha=ctx.needs_input_grad[1],
             needs_dgamma=ctx.needs_input_grad[2],

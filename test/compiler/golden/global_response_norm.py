@@ -30,7 +30,7 @@ from kernels.ops.utils import piece_settings
 from kernels.ops.utils import row_settings
 from kernels.ops.utils import row_shape
 from kernels.ops.utils import sm_count
-from kernels.ops.utils import sum_partials
+from kernels.ops.utils import sum_each
 
 
 @triton.jit
@@ -396,7 +396,7 @@ def global_response_norm_forward(x, gamma, beta, eps):
 
 
 def global_response_norm_backward(
-    dy, x, gamma, norm, shifted, response, needs_dx=True, needs_dgamma=True, needs_dbeta=True
+    dy, x, gamma, norm, shifted, response, beta_dtype, needs_dx=True, needs_dgamma=True, needs_dbeta=True
 ):
     """Returns dx, dgamma, dbeta."""
     dy = dy.contiguous()
@@ -440,8 +440,8 @@ def global_response_norm_backward(
     )
     n_pieces = cdiv(n_cols, BLOCK_COLS)
     n_programs = min(cdiv(n_rows, BLOCK_ROWS), cdiv(per_sm * sm_count(dy.device), max(1, n_pieces)))
-    dgamma_partial = torch.empty((n_programs, n_cols), dtype=torch.float32, device=dy.device) if needs_dgamma else None
-    dbeta_partial = torch.empty((n_programs, n_cols), dtype=torch.float32, device=dy.device) if needs_dbeta else None
+    partials = torch.empty((2, n_programs, n_cols), dtype=torch.float32, device=dy.device)
+    dgamma_partial, dbeta_partial = partials
     with device_guard(dy.device):
         _global_response_norm_dx_backward_kernel[(n_programs, n_pieces)](
             dy,
@@ -466,8 +466,7 @@ def global_response_norm_backward(
             NUM_STAGES=NUM_STAGES,
             num_warps=num_warps,
         )
-    dgamma = sum_partials(dgamma_partial, gamma.dtype) if needs_dgamma else None
-    dbeta = sum_partials(dbeta_partial, torch.float32) if needs_dbeta else None
+    dgamma, dbeta = sum_each(partials, gamma.dtype if needs_dgamma else None, beta_dtype if needs_dbeta else None)
     return dx, dgamma, dbeta
 
 
@@ -489,6 +488,7 @@ class LigerGlobalResponseNormFunction(torch.autograd.Function):
     def forward(ctx, x, gamma, beta, eps):
         y, x, gamma, norm, shifted, response = global_response_norm_forward(x, gamma, beta, eps)
         ctx.save_for_backward(x, gamma, norm, shifted, response)
+        ctx.beta_dtype = beta.dtype
         return y
 
     @staticmethod
@@ -502,6 +502,7 @@ class LigerGlobalResponseNormFunction(torch.autograd.Function):
             norm,
             shifted,
             response,
+            ctx.beta_dtype,
             needs_dx=ctx.needs_input_grad[0],
             needs_dgamma=ctx.needs_input_grad[1],
             needs_dbeta=ctx.needs_input_grad[2],

@@ -25,7 +25,7 @@ from kernels.ops.utils import persistent_settings
 from kernels.ops.utils import row_settings
 from kernels.ops.utils import row_shape
 from kernels.ops.utils import sm_count
-from kernels.ops.utils import sum_partials
+from kernels.ops.utils import sum_each
 
 
 @triton.jit
@@ -184,7 +184,7 @@ def layer_norm_forward(x, weight, bias, eps):
     return y, x, weight, mean, rstd
 
 
-def layer_norm_backward(dy, x, weight, mean, rstd, needs_dx=True, needs_dweight=True, needs_dbias=True):
+def layer_norm_backward(dy, x, weight, mean, rstd, bias_dtype, needs_dx=True, needs_dweight=True, needs_dbias=True):
     """Returns dx, dweight, dbias."""
     n_rows, n_cols = row_shape(dy)
     dy = dy.contiguous()
@@ -193,10 +193,8 @@ def layer_norm_backward(dy, x, weight, mean, rstd, needs_dx=True, needs_dweight=
         n_cols, dy.element_size() + x.element_size(), sums=2
     )
     n_programs = min(cdiv(n_rows, BLOCK_ROWS), per_sm * sm_count(dy.device))
-    dweight_partial = (
-        torch.empty((n_programs, n_cols), dtype=torch.float32, device=dy.device) if needs_dweight else None
-    )
-    dbias_partial = torch.empty((n_programs, n_cols), dtype=torch.float32, device=dy.device) if needs_dbias else None
+    partials = torch.empty((2, n_programs, n_cols), dtype=torch.float32, device=dy.device)
+    dweight_partial, dbias_partial = partials
     with device_guard(dy.device):
         _layer_norm_backward_kernel[(n_programs,)](
             dy,
@@ -219,8 +217,7 @@ def layer_norm_backward(dy, x, weight, mean, rstd, needs_dx=True, needs_dweight=
             RELOAD=n_cols > WIDE_ROW,
             num_warps=num_warps,
         )
-    dweight = sum_partials(dweight_partial, weight.dtype) if needs_dweight else None
-    dbias = sum_partials(dbias_partial, torch.float32) if needs_dbias else None
+    dweight, dbias = sum_each(partials, weight.dtype if needs_dweight else None, bias_dtype if needs_dbias else None)
     return dx, dweight, dbias
 
 
@@ -242,6 +239,7 @@ class LigerLayerNormFunction(torch.autograd.Function):
     def forward(ctx, x, weight, bias, eps):
         y, x, weight, mean, rstd = layer_norm_forward(x, weight, bias, eps)
         ctx.save_for_backward(x, weight, mean, rstd)
+        ctx.bias_dtype = None if bias is None else bias.dtype
         return y
 
     @staticmethod
@@ -254,6 +252,7 @@ class LigerLayerNormFunction(torch.autograd.Function):
             weight,
             mean,
             rstd,
+            ctx.bias_dtype,
             needs_dx=ctx.needs_input_grad[0],
             needs_dweight=ctx.needs_input_grad[1],
             needs_dbias=ctx.needs_input_grad[2],

@@ -177,7 +177,7 @@ def rope_forward(q, k, cos, sin):
     sin = sin.contiguous()
     n_rows, n_cols = q.shape[:-1].numel(), q.shape[-1] // 2
     q_turned = torch.empty_like(q, dtype=torch.promote_types(torch.promote_types(q.dtype, cos.dtype), sin.dtype))
-    BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
+    BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols, tiles=6)
     with device_guard(q.device):
         _rope_q_turned_forward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
             q,
@@ -194,7 +194,7 @@ def rope_forward(q, k, cos, sin):
         )
     n_rows, n_cols = k.shape[:-1].numel(), q.shape[-1] // 2
     k_turned = torch.empty_like(k, dtype=torch.promote_types(torch.promote_types(k.dtype, cos.dtype), sin.dtype))
-    BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
+    BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols, tiles=6)
     with device_guard(q.device):
         _rope_k_turned_forward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
             k,
@@ -218,7 +218,7 @@ def rope_backward(dq_turned, dk_turned, cos, sin, q_dtype, k_dtype, needs_dq=Tru
     dk_turned = dk_turned.contiguous()
     n_rows, n_cols = dq_turned.shape[:-1].numel(), dq_turned.shape[-1] // 2
     dq = torch.empty_like(dq_turned, dtype=q_dtype) if needs_dq else None
-    BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
+    BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols, tiles=6)
     with device_guard(dq_turned.device):
         _rope_dq_backward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
             dq_turned,
@@ -236,7 +236,7 @@ def rope_backward(dq_turned, dk_turned, cos, sin, q_dtype, k_dtype, needs_dq=Tru
         )
     n_rows, n_cols = dk_turned.shape[:-1].numel(), dq_turned.shape[-1] // 2
     dk = torch.empty_like(dk_turned, dtype=k_dtype) if needs_dk else None
-    BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols)
+    BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols, tiles=6)
     with device_guard(dq_turned.device):
         _rope_dk_backward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
             dk_turned,

@@ -147,7 +147,7 @@ def rope_sectioned_forward(x, cos, sin):
     sin = sin.contiguous()
     n_rows, n_cols = x.shape[:-1].numel(), 64
     y = torch.empty_like(x, dtype=torch.promote_types(torch.promote_types(x.dtype, cos.dtype), sin.dtype))
-    BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(min(n_cols, PIECE_COLS))
+    BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(min(n_cols, PIECE_COLS), tiles=14)
     n_pieces = cdiv(n_cols, BLOCK_COLS)
     with device_guard(x.device):
         _rope_sectioned_forward_kernel[(cdiv(n_rows, BLOCK_ROWS), n_pieces)](
@@ -172,7 +172,7 @@ def rope_sectioned_backward(dy, cos, sin, x_dtype, needs_dx=True):
     dy = dy.contiguous()
     n_rows, n_cols = dy.shape[:-1].numel(), 64
     dx = torch.empty_like(dy, dtype=x_dtype) if needs_dx else None
-    BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(min(n_cols, PIECE_COLS))
+    BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(min(n_cols, PIECE_COLS), tiles=14)
     n_pieces = cdiv(n_cols, BLOCK_COLS)
     with device_guard(dy.device):
         _rope_sectioned_backward_kernel[(cdiv(n_rows, BLOCK_ROWS), n_pieces)](

@@ -170,7 +170,7 @@ def softmax_forward(x):
                 x, y, n_rows, n_cols, BLOCK_ROWS=BLOCK_ROWS, BLOCK_COLS=BLOCK_COLS, num_warps=num_warps
             )
     else:
-        BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols)
+        BLOCK_ROWS, BLOCK_COLS, num_warps = loop_settings(n_cols, light=True)
         with device_guard(x.device):
             _softmax_forward_looped_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
                 x, y, n_rows, n_cols, BLOCK_ROWS=BLOCK_ROWS, BLOCK_COLS=BLOCK_COLS, num_warps=num_warps
