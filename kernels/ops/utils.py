@@ -4,6 +4,8 @@ import contextlib
 import functools
 import math
 
+from collections.abc import Sequence
+
 import torch
 import triton
 import triton.language as tl
@@ -41,7 +43,13 @@ def next_power_of_2(n: int) -> int:
 
 
 def row_settings(
-    n_cols: int, max_rows: int = 16, block_cols: int = 0, late: bool = False, shared: int = 1, again: bool = False
+    n_cols: int,
+    max_rows: int = 16,
+    block_cols: int = 0,
+    late: bool = False,
+    shared: int = 1,
+    again: bool = False,
+    tiles: int = 1,
 ) -> tuple[int, int, int]:
     """Rows and columns of the tile that one program holds, and its warps.
 
@@ -53,7 +61,8 @@ def row_settings(
     0.207; at 8192 columns 0.0693 instead of 0.0727. Where rows share two tensors, 32 elements a thread are right from 4096
     columns on: LayerNorm takes 0.0382 so, with 16 of them 0.0400. Rows that are read again take few registers, so that
     more threads fit: softmax backward takes 0.0508 at 4096 columns with 8 elements a thread, with 16 of them 0.0518; but
-    at 8192 columns 0.0984 and 0.0975.
+    at 8192 columns 0.0984 and 0.0975. So do many tiles at once: rotary embeddings, which load six, of 2 x 40 heads, 4096
+    positions and 128 numbers take 0.049 ms with 4 elements of each in a thread, with 16 of them 0.052.
 
     Args:
         block_cols: a power of two to use instead of the next one above `n_cols`.
@@ -61,13 +70,14 @@ def row_settings(
             loaded then.
         shared: how many tensors rows share, if late.
         again: whether tensors are read a second time after the reductions, so that a row of one is all that is held.
+        tiles: how many tiles a program loads.
 
     Raises:
         ValueError: a row is too long to be held by one program.
     """
     block_cols = whole_row(n_cols, block_cols)
     block_rows = max(1, min(max_rows, _TILE // block_cols))
-    a_warp = 256 if again else 1024 if shared > 1 and block_cols > _TILE else 512
+    a_warp = 128 if tiles > 5 else 256 if again else 1024 if shared > 1 and block_cols > _TILE else 512
     most = 32 if block_cols > LONG_ROW or again and block_cols > WIDE_ROW else 16
     most = 8 if late and WIDE_ROW <= block_cols <= LONG_ROW else most
     return block_rows, block_cols, max(1, min(most, block_rows * block_cols // a_warp))
@@ -142,18 +152,32 @@ def whole_row(n_cols: int, block_cols: int = 0) -> int:
     return block_cols or next_power_of_2(n_cols)
 
 
-def loop_settings(n_cols: int, max_rows: int = 16, tensors: int = 1, num_warps: int = 8) -> tuple[int, int, int]:
+def loop_settings(
+    n_cols: int, max_rows: int = 16, tensors: int = 1, num_warps: int = 8, again: bool = False, light: bool = False
+) -> tuple[int, int, int]:
     """Rows, columns of one block, and warps of a kernel that takes a row block by block: several short rows at once.
 
     A thread holds 32 elements of one tensor, or 16 of each of several `tensors`: JSD and its gradients, of 4096 rows of
-    128256 bfloat16, take 1.48 ms on an H200, with 32 elements 1.59. One tensor wants no more than 8 warps: cross entropy
-    and its gradient take 0.723 ms so; 8192 rows of 32000 columns 0.278, with 16 warps and blocks twice as long 0.310.
-    Several that are read twice want 32, so that fewer rows are under way and the cache still has them the second time:
-    softmax backward takes 1.10 ms so, with 16 warps 1.17, with 8 1.22. Where maxima and sums of exponentials are kept
-    beside them, so many threads have too few registers: distillation of 4096 rows of 32000 takes 0.503 ms with 32 warps,
-    with 16 0.423.
+    128256 bfloat16, take 1.21 ms on an H200, with twice as many 1.34. One tensor wants no more than 8 warps: cross entropy
+    and its gradient of 8192 rows of 32000 columns take 0.276 ms so, with 16 warps and blocks twice as long 0.310. Longer
+    rows that are read twice want 16: half as many are under way then, and the cache still has them the second time:
+    4096 rows of 128256 columns take 0.672 ms so, with 8 warps 0.734. Several tensors that are read twice want 32: the
+    backward of log softmax takes 0.907 ms so, with 8 warps 0.992. Where maxima and sums of exponentials are kept beside
+    them, so many threads have too few registers: distillation of 4096 rows of 32000 takes 0.503 ms with 32 warps, with 16
+    0.423. Registers that are left are for longer blocks, so that few wait for each other's reductions: softmax of 8192
+    rows of 32000 takes 0.253 ms by 16384 columns, by 8192 0.276.
+
+    Args:
+        again: whether a row of one tensor is read for its maximum and sum of exponentials, then once more.
+        light: whether it is, and no more is made of it than one tensor.
     """
-    block_cols = min(num_warps * (1024 if tensors == 1 else 512), next_power_of_2(n_cols))
+    if (again or light) and n_cols > MAX_COLS:
+        most, num_warps = LONG_ROW, 16
+    elif light:
+        most = LONG_ROW
+    else:
+        most = num_warps * (1024 if tensors == 1 else 512)
+    block_cols = min(most, next_power_of_2(n_cols))
     return max(1, min(max_rows, 2048 // block_cols)), block_cols, max(1, min(num_warps, block_cols // 256))
 
 
@@ -248,7 +272,7 @@ def scale_in_place(x: torch.Tensor | None, factor: torch.Tensor) -> None:
 
 @triton.jit
 def _sum_partials_kernel(
-    partials_ptr, total_ptr, n_programs, n_cols, BLOCK_ROWS: tl.constexpr, BLOCK_COLS: tl.constexpr
+    partials_ptr, total_ptr, other_ptr, n_programs, n_cols, BLOCK_ROWS: tl.constexpr, BLOCK_COLS: tl.constexpr
 ):
     n_blocks = tl.cdiv(n_cols, BLOCK_COLS)
     group = (tl.program_id(0) // n_blocks).to(tl.int64)
@@ -258,7 +282,24 @@ def _sum_partials_kernel(
         rows = (start + tl.arange(0, BLOCK_ROWS))[:, None]
         mask = (rows < n_programs) & (cols < n_cols)
         sums += tl.load(partials_ptr + (group * n_programs + rows) * n_cols + cols, mask=mask, other=0.0)
-    tl.store(total_ptr + group * n_cols + cols, tl.sum(sums, axis=0, keep_dims=True), mask=cols < n_cols)
+    total = tl.sum(sums, axis=0, keep_dims=True)
+    if other_ptr is None:
+        tl.store(total_ptr + group * n_cols + cols, total, mask=cols < n_cols)
+    elif group == 0:
+        tl.store(total_ptr + cols, total, mask=cols < n_cols)
+    else:
+        tl.store(other_ptr + cols, total, mask=cols < n_cols)
+
+
+def _sum_partials(partials: torch.Tensor, total: torch.Tensor, other: torch.Tensor | None) -> None:
+    """Fills `total`, with a row for each group of partial sums; or with the first of two groups, and `other` with the second."""
+    *groups, n_programs, n_cols = partials.shape
+    block_rows = min(256, next_power_of_2(n_programs))
+    block_cols = max(16, 1024 // block_rows)
+    with device_guard(partials.device):
+        _sum_partials_kernel[(math.prod(groups) * cdiv(n_cols, block_cols),)](
+            partials, total, other, n_programs, n_cols, BLOCK_ROWS=block_rows, BLOCK_COLS=block_cols, num_warps=8
+        )
 
 
 def sum_partials(partials: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -268,15 +309,20 @@ def sum_partials(partials: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     All loads of a column are in flight at once: 528 rows of 1024 columns take 0.007 ms on an H200 from a cold cache, by
     64 rows and 32 columns 0.016, by torch.sum and a copy that rounds 0.012 from a warm one.
     """
-    *groups, n_programs, n_cols = partials.shape
+    *groups, _, n_cols = partials.shape
     total = torch.empty((*groups, n_cols), dtype=dtype, device=partials.device)
-    block_rows = min(256, next_power_of_2(n_programs))
-    block_cols = max(16, 1024 // block_rows)
-    with device_guard(partials.device):
-        _sum_partials_kernel[(math.prod(groups) * cdiv(n_cols, block_cols),)](
-            partials, total, n_programs, n_cols, BLOCK_ROWS=block_rows, BLOCK_COLS=block_cols, num_warps=8
-        )
+    _sum_partials(partials, total, None)
     return total
+
+
+def sum_each(partials: torch.Tensor, *dtypes: torch.dtype | None) -> Sequence[torch.Tensor | None]:
+    """What `sum_partials` gives for each of `partials`, in its own dtype; nothing for one without. Two are one launch:
+    each takes the host 0.039 ms (beside an H200), and the device a few µs."""
+    if len(dtypes) != 2 or None in dtypes:
+        return [None if dtype is None else sum_partials(one, dtype) for one, dtype in zip(partials, dtypes)]
+    total, other = (torch.empty(partials.shape[-1], dtype=dtype, device=partials.device) for dtype in dtypes)
+    _sum_partials(partials, total, other)
+    return total, other
 
 
 def scalable(*tensors: torch.Tensor | None) -> bool:
@@ -377,3 +423,17 @@ def exp_or_zero(x):
     0.136 and 0.151; in blocks, 32000 columns 0.277 and 0.289.
     """
     return tl.exp2(x * 1.4426950408889634)
+
+
+@triton.jit
+def branchless_tanh(x):
+    """tanh(x) of a float32 to 3 units in the last place: below 0.55 by its series, fitted there, beyond by an exponential.
+    Every element takes both, where libdevice's branches, which is slower as soon as a warp's elements go both ways.
+
+    Dynamic tanh's backward of 8192 rows of 16384 bfloat16 takes 0.200 ms on an H200, with libdevice's 0.265; its forward
+    of 4096 columns 0.0384 and 0.0427.
+    """
+    square = x * x
+    near = x + x * square * (-0.33332947 + square * (0.13320725 + square * (-0.0526718 + square * 0.016437553)))
+    far = 1.0 - 2.0 / (tl.exp2(x * 2.8853900817779268) + 1.0)
+    return tl.where(tl.abs(x) < 0.55, near, far)
