@@ -181,6 +181,16 @@ def loop_settings(
     return max(1, min(max_rows, 2048 // block_cols)), block_cols, max(1, min(num_warps, block_cols // 256))
 
 
+def wide_settings(n_cols: int) -> tuple[int, int, int]:
+    """Rows, columns of one block, and warps of a kernel that takes rows of more than `WIDE_ROW` columns block by block.
+
+    LayerNorm of 8192 rows of 16384 bfloat16 takes 0.1345 ms on an H200 so, by 4096 columns and 8 warps 0.1355, by 2048
+    columns and 8 warps 0.141; a modulated RMSNorm 0.133, 0.147 and 0.142.
+    """
+    block_cols = min(4096, next_power_of_2(n_cols))
+    return 1, block_cols, max(1, block_cols // 256)
+
+
 def strided_settings(n_cols: int, max_rows: int = 512, block_cols: int = 0) -> tuple[int, int, int]:
     """What `row_settings` gives, for rows that lie side by side in memory: a tile has 32 neighbours, 64 bytes of bfloat16,
     as long as it holds at most 16384 elements.

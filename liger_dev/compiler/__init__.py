@@ -49,6 +49,7 @@ from liger_dev.compiler.variants import share_kernels
 from liger_dev.compiler.variants import variants
 from liger_dev.compiler.verify import counts
 from liger_dev.compiler.verify import verify
+from liger_dev.compiler.wide import widened
 from liger_dev.errors import Unsupported
 from liger_dev.records import Reference
 
@@ -172,6 +173,8 @@ def scheduled(reference: Reference, graph: Graph, options: Options, fused: bool 
     plan = partition(graph, options.saved)
     plan = fuse(graph, plan) if fused else plan
     forward = forward_launches(graph, plan, reference.name)
+    if not plan.fused and not options.block_cols:
+        forward = [widened(graph, launch) for launch in forward]
     backward = [] if plan.fused else backward_launches(graph, plan, reference.name)
     specs = [
         spec

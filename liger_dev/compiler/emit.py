@@ -5,6 +5,7 @@ import re
 from liger_dev.compiler.elements import corrected
 from liger_dev.compiler.emit_looped import LoopedRows
 from liger_dev.compiler.emit_scattered import ScatteredRows
+from liger_dev.compiler.emit_wide import WideRows
 from liger_dev.compiler.ir import Graph
 from liger_dev.compiler.ir import Value
 from liger_dev.compiler.kernel_text import KernelText
@@ -23,7 +24,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 
 def emit_kernel(graph: Graph, spec: KernelSpec) -> KernelText:
     if spec.looped:
-        return LoopedRows(graph, corrected(graph, spec)).text()
+        return (WideRows if spec.wide else LoopedRows)(graph, corrected(graph, spec)).text()
     return (ScatteredRows if spec.scatter is not None else WholeRows)(graph, spec).text()
 
 
@@ -150,11 +151,11 @@ class WholeRows(Statements):
         words = _words(body[:end])
         shared = [line for line in self.block.loads if (value := self._target(line)) and self._shared(value)]
         late = [line for line in shared if end and self.assigned_name(line) not in words]
-        if not late:
-            return
-        self.late = True
         rows = [v for v in self.spec.loads if v in self.uses and self._row_of_its_own(v)]
         self.lean = len(late) if len(rows) == 1 else 0
+        self.late = bool(late) and not self.spec.narrow
+        if not self.late:
+            return
         names = {self.assigned_name(line) for line in late}
         at = next((i for i in range(end, len(body)) if names & _words([body[i]])), len(body))
         later = {self.assigned_name(line) for line in body[at:]}

@@ -23,6 +23,8 @@ from liger_dev.compiler.statements import inside_row
 class LoopedRows(Statements):
     """Programs that go through their rows block by block."""
 
+    row_mask = "rows < n_rows"
+    col_mask = "cols < n_cols"
     backwards = False
     apart = False
 
@@ -32,7 +34,7 @@ class LoopedRows(Statements):
         self.again, self.light = self._read_twice(passes)
         lines = [
             "rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]",
-            "row_mask = rows < n_rows",
+            f"row_mask = {self.row_mask}",
         ]
         for value in self.spec.loads:
             if value in self.uses and self.kind(value) in ("row", "scalar"):
@@ -94,8 +96,7 @@ class LoopedRows(Statements):
         before = self._row_values([*one.needs])
         bound, shared = dict(self.speller.bound), dict(self.shared)
         starts = [line for value in one.reductions for line in self._start(value)]
-        starts += [f"{self.name_of(peak)} = {_zeros('max')}" for peak, _ in one.online]
-        starts += [f"{self.name_of(total)} = {_zeros('sum')}" for _, total in one.online]
+        starts += self._start_pairs(one)
         scans = [v for v in self.values if v in one.needs and v.op in SCANS and v not in self.spec.loads]
         starts += [f"{self._carry(value)} = {_zeros(value.op)}" for value in scans]
         self.plain = False
@@ -110,8 +111,8 @@ class LoopedRows(Statements):
         self._bind_in_order([t for t in tiles])
         for tile in tiles:
             self.bind(tile)
-        for peak, total in one.online:
-            self._online(peak, total)
+        for first, second in one.online:
+            self._continue_pair(first, second)
         for value in one.reductions:
             self._continue(value)
         for store in one.stores:
@@ -120,7 +121,7 @@ class LoopedRows(Statements):
         self.speller.bound, self.shared = bound, shared
         for value in (*one.reductions, *(v for pair in one.online for v in pair)):
             self.speller.bound[value] = self.name_of(value)
-        after = self._corrections(one, guard)
+        after = [*self._totals(one), *self._corrections(one, guard)]
         loop = [_loop(scans)]
         if self.apart:
             return [*before, "", *starts, *self._in_stretches(one, body)]
@@ -171,9 +172,9 @@ class LoopedRows(Statements):
         first = "(n_blocks - 1 - block) * BLOCK_COLS" if self.backwards else "start"
         head = [f"cols = ({first} + tl.arange(0, BLOCK_COLS))[None, :]"]
         if "col_mask" in text:
-            head.append("col_mask = cols < n_cols")
+            head.append(f"col_mask = {self.col_mask}")
         if re.search(r"\bmask\b(?!=)", text):
-            head.append("mask = row_mask & col_mask" if "col_mask" in text else "mask = row_mask & (cols < n_cols)")
+            head.append(f"mask = row_mask & {'col_mask' if 'col_mask' in text else f'({self.col_mask})'}")
         return head + self._offsets()
 
     def _row_values(self, needed: list[Value]) -> list[str]:
@@ -190,6 +191,14 @@ class LoopedRows(Statements):
             start = [f"{name} = tl.zeros((BLOCK_ROWS, 1), dtype=tl.int32)"]
             return [*start, f"{name}_value = {_zeros('max')}"]
         return [f"{name} = {_zeros(value.op)}"]
+
+    def _start_pairs(self, one: Pass) -> list[str]:
+        starts = [f"{self.name_of(peak)} = {_zeros('max')}" for peak, _ in one.online]
+        return starts + [f"{self.name_of(total)} = {_zeros('sum')}" for _, total in one.online]
+
+    def _totals(self, one: Pass) -> list[str]:
+        """What gives a row's reductions once its last block is done."""
+        return []
 
     def _in_stretches(self, one: Pass, body: list[str]) -> list[str]:
         """A loop over sums alone: in a stretch of blocks each lane adds up its own columns, then the row its lanes."""
@@ -221,8 +230,9 @@ class LoopedRows(Statements):
             step = f"{name} = larger_or_nan({name}, tl.reduce({inner}, 1, larger_or_nan, keep_dims=True))"
         self.block.body.append(step)
 
-    def _online(self, peak: Value, total: Value) -> None:
+    def _continue_pair(self, first: Value, second: Value) -> None:
         """Maximum and sum of exponentials in one pass: the sum so far is rescaled when the maximum grows."""
+        peak, total = first, second
         high, sum_ = self.name_of(peak), self.name_of(total)
         x = self.speller.text(peak.args[0])
         lane = self.lanes.of(peak.args[0])

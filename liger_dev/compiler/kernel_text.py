@@ -12,7 +12,7 @@ class KernelText:
     many tensors rows share; `holds`: how many tensors' rows it keeps in registers, or reads twice where it is looped;
     `at_once`: how many tensors a looped one reads at once; `online`: it keeps a maximum and a sum of exponentials;
     `again`: it reads some of these again after its reductions; `light`: it does, block by block, and has registers left
-    for long ones; `unfused`: it rounds each product."""
+    for long ones; `unfused`: it rounds each product; `wide`: it is compiled for one number of columns."""
 
     name: str
     pointers: tuple[str, ...]
@@ -31,6 +31,7 @@ class KernelText:
     again: bool = False
     light: bool = False
     unfused: bool = False
+    wide: bool = False
 
     @property
     def flat(self) -> bool:

@@ -37,6 +37,7 @@ def launch_lines(host: Host, launch: Launch, device: str, stage: str, shapes: Sh
     made = [conditional(f"{acc.name} = {_sum_memory(host, acc, shapes, device)}", acc.guard) for acc in own]
     two = host.texts[launch.single.name].holds == 2
     limit = host.options.block_cols or ("LONG_HELD_ROW" if two else "LONG_ROW")
+    limit = "WIDE_ROW" if launch.single.narrow else limit
     return [
         f"if n_cols <= {limit}:",
         *(f"    {line}" for line in single),
@@ -238,6 +239,8 @@ def _settings(host: Host, spec: KernelSpec, stage: str) -> str:
     chosen = host.options.settings(stage)
     one_row = ", max_rows=1" if not spec.layout.rows and "max_rows" not in chosen else ""
     text = host.texts[spec.name]
+    if spec.wide:
+        return "wide_settings(n_cols)"
     if spec.looped:
         return "column_settings(n_rows, n_cols)" if strided(spec) else f"loop_settings(n_cols{one_row}{_several(text)})"
     if strided(spec) and not spec.pieces:

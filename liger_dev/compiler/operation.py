@@ -186,11 +186,13 @@ _HELPERS = (
     "sum_each",
     "sum_partials",
     "tuned",
+    "wide_settings",
 )
 
 
 def _kernel(host: Host, kernel: KernelText) -> dict[str, Any]:
-    sizes = ["n_elements"] if kernel.flat else ["n_rows", "n_cols"] if kernel.blocks else []
+    columns = "n_cols: tl.constexpr" if kernel.wide else "n_cols"
+    sizes = ["n_elements"] if kernel.flat else ["n_rows", columns] if kernel.blocks else []
     blocks = ["BLOCK_SIZE"] if kernel.flat else ["BLOCK_ROWS", "BLOCK_COLS"] if kernel.blocks else []
     blocks += ["NUM_STAGES"] if any("NUM_STAGES" in line for line in kernel.lines) else []
     blocks += ["RELOAD"] if kernel.reloads else []

@@ -13,8 +13,8 @@ from liger_dev.compiler.schedule import Store
 
 @dataclass(frozen=True)
 class Pass:
-    """One walk over a row's columns. `online` pairs a maximum with the sum of exponentials that is shifted by it;
-    `loads` are the tiles and columns it reads, `needs` all values it goes through."""
+    """One walk over a row's columns. `online` pairs a maximum with the sum of exponentials that is shifted by it, or
+    a sum with that of squared differences from its mean; `loads` are the tiles and columns it reads, `needs` all values it goes through."""
 
     reductions: tuple[Value, ...]
     online: tuple[tuple[Value, Value], ...]
@@ -30,7 +30,7 @@ def arrange(
     their position: no pass is needed for them."""
     layout, loads = spec.layout, spec.loads
     reductions = [v for v in values if v.op in REDUCTIONS and v not in loads and v not in singles]
-    pairs = _online_pairs(reductions)
+    pairs = _moments(reductions) if spec.wide else _online_pairs(reductions)
     levels = _levels(values, loads, dict(pairs), singles)
     tiles = [s for s in spec.stores if layout.kind(s.value) in ("tile", "col") or _fills_columns(spec, s)]
     passes = []
@@ -63,6 +63,19 @@ def _online_pairs(reductions: list[Value]) -> list[tuple[Value, Value]]:
             x, peak = inner.args[0].args[0], row_maximum(inner.args[0].args[1])
             if peak is not None and peak.args[0] is x and peak in reductions:
                 pairs.append((peak, total))
+    return pairs
+
+
+def _moments(reductions: list[Value]) -> list[tuple[Value, Value]]:
+    """Sums, and those of the squares of what the same x is apart from its mean."""
+    pairs = []
+    for squares in (v for v in reductions if v.op == "sum"):
+        inner = squares.args[0]
+        centered = inner.args[0] if inner.op == "mul" and inner.args[0] is inner.args[1] else inner
+        if centered.op == "sub" and centered.args[1].op == "div":
+            x, (total, size) = centered.args[0], centered.args[1].args
+            if total in reductions and total.op == "sum" and total.args[0] is x and size.op == "size":
+                pairs.append((total, squares))
     return pairs
 
 

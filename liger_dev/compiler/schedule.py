@@ -80,7 +80,8 @@ class Accumulator:
 class KernelSpec:
     """One kernel. A persistent one strides over rows; a looped one takes rows in blocks of columns, in passes; one of
     `pieces` reduces no rows, and its programs take a block of columns each. It is launched if the constexpr `when` would hold. Of the gradients in `totals` it leaves one sum a row, in float32. One with
-    `scatter` adds its rows up in the rows of a table that the input `scatter` counts; `corrections` follow the stores."""
+    `scatter` adds its rows up in the rows of a table that the input `scatter` counts; `corrections` follow the stores. A
+    looped one that is `wide` takes the place of one that is `narrow` where rows would fill a program's registers."""
 
     name: str
     layout: Layout
@@ -94,6 +95,8 @@ class KernelSpec:
     totals: tuple[Accumulator, ...] = ()
     scatter: Value | None = None
     corrections: tuple[Correction, ...] = ()
+    wide: bool = False
+    narrow: bool = False
 
     @property
     def persistent(self) -> bool:

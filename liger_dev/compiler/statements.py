@@ -302,6 +302,7 @@ class Statements(Needs):
             again=self.again,
             light=self.light,
             unfused=rounds_products(self.values, self.spec.loads),
+            wide=self.spec.wide,
         )
 
     def _bind_in_order(self, roots: list[Value]) -> None:

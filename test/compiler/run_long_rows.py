@@ -1,5 +1,5 @@
-"""`run_long_rows.py FOLDER`: runs each op file of FOLDER in Triton's interpreter on FOLDER/given.pt, in float32 and bfloat16,
-with whole rows and with rows that are taken block by block; writes outputs and gradients to FOLDER/found.pt."""
+"""`run_long_rows.py FOLDER [SCALAR...]`: runs each op file of FOLDER in Triton's interpreter on FOLDER/given.pt, in float32 and
+bfloat16, with whole rows and with rows that are taken block by block; writes outputs and gradients to FOLDER/found.pt."""
 
 import importlib.util
 import sys
@@ -19,14 +19,15 @@ def imported(path, long_rows):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     if long_rows:
-        module.LONG_ROW = BLOCKS[1]
+        module.LONG_ROW = module.WIDE_ROW = BLOCKS[1]
         module.loop_settings = lambda n_cols, **kwargs: BLOCKS
+        module.wide_settings = lambda n_cols: (1, *BLOCKS[1:])
     return module
 
 
-def results(function, inputs, upstreams):
+def results(function, inputs, upstreams, scalars=()):
     leaves = [x.clone().requires_grad_() for x in inputs]
-    ys = function(*leaves)
+    ys = function(*leaves, *scalars)
     ys = ys if isinstance(ys, tuple) else (ys,)
     torch.autograd.backward(ys, [dy.to(y.dtype) for dy, y in zip(upstreams, ys, strict=True)])
     return [*(y.detach() for y in ys), *(x.grad for x in leaves)]
@@ -41,5 +42,6 @@ if __name__ == "__main__":
         for long_rows in (False, True):
             function = getattr(imported(folder / f"{name}.py", long_rows), function_name).apply
             for dtype in (torch.float32, torch.bfloat16):
-                found[name, dtype, long_rows] = results(function, [x.to(dtype) for x in inputs], upstreams)
+                given = [x.to(dtype) for x in inputs]
+                found[name, dtype, long_rows] = results(function, given, upstreams, map(float, sys.argv[2:]))
     torch.save(found, folder / "found.pt")

@@ -26,6 +26,7 @@ from kernels.ops.utils import row_settings
 from kernels.ops.utils import row_shape
 from kernels.ops.utils import sm_count
 from kernels.ops.utils import sum_each
+from kernels.ops.utils import wide_settings
 
 
 @triton.jit
@@ -43,7 +44,6 @@ def _layer_norm_forward_kernel(
     HAS_BIAS: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLS: tl.constexpr,
-    LATE: tl.constexpr,
 ):
     rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
     cols = tl.arange(0, BLOCK_COLS)[None, :]
@@ -53,23 +53,86 @@ def _layer_norm_forward_kernel(
     offsets = rows * n_cols + cols
 
     x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
-    if not LATE:
-        weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32) if HAS_WEIGHT else 1.0
-        bias = tl.load(bias_ptr + cols, mask=col_mask, other=0.0).to(tl.float32) if HAS_BIAS else 0.0
+    weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32) if HAS_WEIGHT else 1.0
+    bias = tl.load(bias_ptr + cols, mask=col_mask, other=0.0).to(tl.float32) if HAS_BIAS else 0.0
 
     mean = tl.sum(x, axis=1, keep_dims=True) / n_cols
     centered = tl.where(mask, x - mean, 0.0)
     variance = tl.sum(centered * centered, axis=1, keep_dims=True) / n_cols
     rstd = tl.rsqrt(variance + eps)
     x_hat = centered * rstd
-    tl.store(mean_ptr + rows, mean, mask=row_mask)
-    tl.store(rstd_ptr + rows, rstd, mask=row_mask)
-    if LATE:
-        weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32) if HAS_WEIGHT else 1.0
-        bias = tl.load(bias_ptr + cols, mask=col_mask, other=0.0).to(tl.float32) if HAS_BIAS else 0.0
     y = x_hat * weight + bias
 
+    tl.store(mean_ptr + rows, mean, mask=row_mask)
+    tl.store(rstd_ptr + rows, rstd, mask=row_mask)
     tl.store(y_ptr + offsets, y, mask=mask)
+
+
+@triton.jit
+def _layer_norm_forward_wide_kernel(
+    x_ptr,
+    weight_ptr,
+    bias_ptr,
+    y_ptr,
+    mean_ptr,
+    rstd_ptr,
+    n_rows,
+    n_cols: tl.constexpr,
+    eps: tl.constexpr,
+    HAS_WEIGHT: tl.constexpr,
+    HAS_BIAS: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_COLS: tl.constexpr,
+):
+    rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
+    row_mask = (rows < n_rows) | (BLOCK_ROWS == 1)
+
+    lane_means = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
+    sum_of_squares_lanes = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
+    for start in range(0, n_cols, BLOCK_COLS):
+        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
+        mask = row_mask & ((cols < n_cols) | (n_cols % BLOCK_COLS == 0))
+        offsets = rows * n_cols + cols
+
+        x = tl.load(x_ptr + offsets, mask=mask, other=0.0, eviction_policy="evict_last").to(tl.float32)
+
+        apart = tl.where(mask, x - lane_means, 0.0)
+        lane_means += apart * (BLOCK_COLS / (start + BLOCK_COLS))
+        sum_of_squares_lanes += apart * apart * (start / (start + BLOCK_COLS))
+    seen = tl.cdiv(n_cols - tl.arange(0, BLOCK_COLS), BLOCK_COLS)[None, :]  # by each lane
+    total = tl.sum(lane_means * seen, axis=1, keep_dims=True)
+    apart = lane_means - total / n_cols
+    sum_of_squares = tl.sum(sum_of_squares_lanes + apart * apart * seen, axis=1, keep_dims=True)
+    mean = total / n_cols
+    variance = sum_of_squares / n_cols
+    rstd = tl.rsqrt(variance + eps)
+
+    for start in range(0, n_cols, BLOCK_COLS):
+        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
+        col_mask = (cols < n_cols) | (n_cols % BLOCK_COLS == 0)
+        mask = row_mask & col_mask
+        offsets = rows * n_cols + cols
+
+        x = tl.load(x_ptr + offsets, mask=mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
+        weight = (
+            tl.load(weight_ptr + cols, mask=col_mask, other=0.0, eviction_policy="evict_last").to(tl.float32)
+            if HAS_WEIGHT
+            else 1.0
+        )
+        bias = (
+            tl.load(bias_ptr + cols, mask=col_mask, other=0.0, eviction_policy="evict_last").to(tl.float32)
+            if HAS_BIAS
+            else 0.0
+        )
+
+        centered = tl.where(mask, x - mean, 0.0)
+        x_hat = centered * rstd
+        y = x_hat * weight + bias
+
+        tl.store(y_ptr + offsets, y, mask=mask, eviction_policy="evict_first")
+
+    tl.store(mean_ptr + rows, mean, mask=row_mask)
+    tl.store(rstd_ptr + rows, rstd, mask=row_mask)
 
 
 @triton.jit
@@ -162,25 +225,44 @@ def layer_norm_forward(x, weight, bias, eps):
     y = torch.empty_like(x)
     mean = torch.empty(n_rows, dtype=torch.float32, device=x.device)
     rstd = torch.empty(n_rows, dtype=torch.float32, device=x.device)
-    BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols, late=True, shared=2)
-    with device_guard(x.device):
-        _layer_norm_forward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
-            x,
-            weight,
-            bias,
-            y,
-            mean,
-            rstd,
-            n_rows,
-            n_cols,
-            eps=eps,
-            HAS_WEIGHT=weight is not None,
-            HAS_BIAS=bias is not None,
-            BLOCK_ROWS=BLOCK_ROWS,
-            BLOCK_COLS=BLOCK_COLS,
-            LATE=n_cols > WIDE_ROW,
-            num_warps=num_warps,
-        )
+    if n_cols <= WIDE_ROW:
+        BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols, late=True, shared=2)
+        with device_guard(x.device):
+            _layer_norm_forward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
+                x,
+                weight,
+                bias,
+                y,
+                mean,
+                rstd,
+                n_rows,
+                n_cols,
+                eps=eps,
+                HAS_WEIGHT=weight is not None,
+                HAS_BIAS=bias is not None,
+                BLOCK_ROWS=BLOCK_ROWS,
+                BLOCK_COLS=BLOCK_COLS,
+                num_warps=num_warps,
+            )
+    else:
+        BLOCK_ROWS, BLOCK_COLS, num_warps = wide_settings(n_cols)
+        with device_guard(x.device):
+            _layer_norm_forward_wide_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
+                x,
+                weight,
+                bias,
+                y,
+                mean,
+                rstd,
+                n_rows,
+                n_cols,
+                eps=eps,
+                HAS_WEIGHT=weight is not None,
+                HAS_BIAS=bias is not None,
+                BLOCK_ROWS=BLOCK_ROWS,
+                BLOCK_COLS=BLOCK_COLS,
+                num_warps=num_warps,
+            )
     return y, x, weight, mean, rstd
 
 
