@@ -249,9 +249,12 @@ def in_pieces(graph: Graph, spec: KernelSpec) -> bool:
     layout = spec.layout
     if layout.flat or not layout.rows or not layout.cols or strided(spec) or any(map(along, values)):
         return False
-    if all(axis.split("_")[0] == "D" for axis in layout.cols):
-        return False  # a head's dimension: short as a rule
-    return all(layout.kind(a.operand) == "tile" for a in spec.accumulators)
+    return not short_rows(layout) and all(layout.kind(a.operand) == "tile" for a in spec.accumulators)
+
+
+def short_rows(layout: Layout) -> bool:
+    """Whether rows are a head's dimension, which is short as a rule."""
+    return all(axis.split("_")[0] == "D" for axis in layout.cols)
 
 
 def stores_tiles(spec: KernelSpec) -> bool:

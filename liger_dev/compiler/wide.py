@@ -10,24 +10,26 @@ from liger_dev.compiler.needs import Needs
 from liger_dev.compiler.passes import arrange
 from liger_dev.compiler.schedule import KernelSpec
 from liger_dev.compiler.schedule import Launch
+from liger_dev.compiler.schedule import short_rows
 from liger_dev.compiler.schedule import stores_tiles
 from liger_dev.compiler.schedule import strided
 
 
 def widened(graph: Graph, launch: Launch) -> Launch:
     spec = launch.single
-    if spec is None or launch.looped or not _crowded(graph, spec):
+    if spec is None or launch.looped or not _summed_up_once(graph, spec):
         return launch
     name = spec.name.replace("_kernel", "_wide_kernel")
     wide = replace(spec, name=name, looped=True, wide=True)
     return Launch(replace(spec, narrow=True), (wide,))
 
 
-def _crowded(graph: Graph, spec: KernelSpec) -> bool:
-    """Whether a program takes one tensor's row and what rows share of several others, which it needs for its results alone,
-    once it has added up the row: each waits for the other's registers."""
+def _summed_up_once(graph: Graph, spec: KernelSpec) -> bool:
+    """Whether a program adds up one tensor's row, and then needs it once more, with what rows share of others."""
     layout = spec.layout
-    if layout.flat or not layout.rows or spec.pieces or spec.persistent or strided(spec) or not stores_tiles(spec):
+    if layout.flat or not layout.rows or spec.pieces or spec.persistent or not stores_tiles(spec):
+        return False
+    if strided(spec) or short_rows(layout):
         return False
     needs = Needs(graph, replace(spec, looped=True))
     own = [v for v in needs.values if v not in spec.loads]
@@ -38,5 +40,4 @@ def _crowded(graph: Graph, spec: KernelSpec) -> bool:
     if len(passes) != 2 or passes[0].stores or len(passes[0].online) > 1 or passes[1].reductions or passes[1].online:
         return False
     rows = {v for one in passes for v in one.loads if needs.read_once(v)}
-    shared = passes[1].loads - rows
-    return len(rows) == 1 and passes[0].loads == rows and len(shared) > 1
+    return len(rows) == 1 and passes[0].loads == rows and rows <= passes[1].loads

@@ -22,7 +22,7 @@ from liger_dev.template_values import values
 REPO = Path(__file__).parents[2]
 OP = "kernels/ops/{{ operation_name }}.py.jinja"
 SIGNATURE = "x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-6"
-SHAPES = {"x": ("B", "T", "H"), "weight": ("H",), "bias": ("H",)}
+SHAPES = {"x": ("B", "T", "H"), "weight": ("H",), "bias": ("H",), "other": ("B", "T", "H"), "y": ("B", "T", "D")}
 RMS = "torch.rsqrt(x.square().mean(-1, keepdim=True) + eps)"
 BODIES = {
     "layer_norm": "return torch.nn.functional.layer_norm(x, x.shape[-1:], weight, bias, eps)",
@@ -31,16 +31,17 @@ BODIES = {
     "deviation": "return (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + eps) * weight + bias",
 }
 OTHERS = {
-    "one tensor beside the row": (f"return x * {RMS} * weight", "weight: torch.Tensor"),
+    "two tensors' rows": (f"return x * {RMS} * other", "x: torch.Tensor, other: torch.Tensor"),
+    "a head's dimension": (f"return y * {RMS.replace('x', 'y')}", "y: torch.Tensor"),
     "weighted before it is reduced": (
         "y = x * weight + bias\nreturn y * torch.rsqrt(y.square().mean(-1, keepdim=True) + eps)",
-        "weight: torch.Tensor, bias: torch.Tensor",
+        "x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor",
     ),
     "a maximum": (
         "return x / x.abs().amax(-1, keepdim=True) * weight + bias",
-        "weight: torch.Tensor, bias: torch.Tensor",
+        "x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor",
     ),
-    "nothing reduced": ("return x * weight + bias", "weight: torch.Tensor, bias: torch.Tensor"),
+    "nothing reduced": ("return x * weight + bias", "x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor"),
 }
 
 
@@ -48,8 +49,8 @@ def names(op):
     return [kernel["name"] for kernel in op["kernels"] if "_forward" in kernel["name"]]
 
 
-@pytest.mark.parametrize("name", ["layer_norm", "modulated_layer_norm", "modulated_rms_norm"])
-def test_a_row_beside_which_several_tensors_wait_has_two_kernels(name):
+@pytest.mark.parametrize("name", ["l2_norm", "layer_norm", "modulated_layer_norm", "modulated_rms_norm", "rms_norm"])
+def test_a_row_that_is_summed_up_once_has_two_kernels(name):
     op = compile_op(catalogue(name), {}).op["op"]
     held, wide = op["kernels"][:2]
     assert names(op) == [f"_{name}_forward_kernel", f"_{name}_forward_wide_kernel"]
@@ -62,8 +63,9 @@ def test_a_row_beside_which_several_tensors_wait_has_two_kernels(name):
 @pytest.mark.parametrize("why", OTHERS)
 def test_others_have_one(why):
     body, tensors = OTHERS[why]
-    shapes = {name: shape for name, shape in SHAPES.items() if name in f"x {tensors}"}
-    op = compile_op(written(f"x: torch.Tensor, {tensors}, eps: float = 1e-6", body, **shapes), {}).op["op"]
+    signature = f"{tensors}, eps: float = 1e-6"
+    shapes = {name: shape for name, shape in SHAPES.items() if f"{name}: " in signature}
+    op = compile_op(written(signature, body, **shapes), {}).op["op"]
     assert names(op) == ["_op_forward_kernel"]
 
 
@@ -93,7 +95,7 @@ def in_triton(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wide")
     given = {}
     for name, body in BODIES.items():
-        made = compile_op(written(SIGNATURE, body, **SHAPES), {})
+        made = compile_op(written(SIGNATURE, body, **{name: SHAPES[name] for name in ("x", "weight", "bias")}), {})
         profile = KernelProfile.model_validate({"closest_existing_kernel": "none", **made.profile})
         named = {**values(made.reference, profile), **made.op}
         assert names(made.op["op"]) == ["_op_forward_kernel", "_op_forward_wide_kernel"]

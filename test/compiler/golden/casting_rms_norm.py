@@ -30,6 +30,7 @@ from kernels.ops.utils import row_settings
 from kernels.ops.utils import row_shape
 from kernels.ops.utils import sm_count
 from kernels.ops.utils import sum_partials
+from kernels.ops.utils import wide_settings
 
 
 @triton.jit
@@ -44,7 +45,6 @@ def _casting_rms_norm_forward_kernel(
     casting_mode: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLS: tl.constexpr,
-    LATE: tl.constexpr,
 ):
     rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
     cols = tl.arange(0, BLOCK_COLS)[None, :]
@@ -54,20 +54,65 @@ def _casting_rms_norm_forward_kernel(
     offsets = rows * n_cols + cols
 
     x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
-    if not LATE:
-        weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
+    weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
 
     rstd = tl.rsqrt(tl.sum(x * x, axis=1, keep_dims=True) / n_cols + eps)
     x_hat = x * rstd
-    tl.store(rstd_ptr + rows, rstd, mask=row_mask)
-    if LATE:
-        weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0).to(tl.float32)
     if casting_mode == "llama":
         y = weight * x_hat.to(x_ptr.dtype.element_ty).to(tl.float32)
     else:
         y = weight * x_hat
 
+    tl.store(rstd_ptr + rows, rstd, mask=row_mask)
     tl.store(y_ptr + offsets, y, mask=mask)
+
+
+@triton.jit
+def _casting_rms_norm_forward_wide_kernel(
+    x_ptr,
+    weight_ptr,
+    y_ptr,
+    rstd_ptr,
+    n_rows,
+    n_cols: tl.constexpr,
+    eps: tl.constexpr,
+    casting_mode: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_COLS: tl.constexpr,
+):
+    rows = (tl.program_id(0).to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS))[:, None]
+    row_mask = (rows < n_rows) | (BLOCK_ROWS == 1)
+
+    sum_of_squares_lanes = tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)
+    for start in range(0, n_cols, BLOCK_COLS):
+        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
+        mask = row_mask & ((cols < n_cols) | (n_cols % BLOCK_COLS == 0))
+        offsets = rows * n_cols + cols
+
+        x = tl.load(x_ptr + offsets, mask=mask, other=0.0, eviction_policy="evict_last").to(tl.float32)
+
+        sum_of_squares_lanes += x * x
+    sum_of_squares = tl.sum(sum_of_squares_lanes, axis=1, keep_dims=True)
+    rstd = tl.rsqrt(sum_of_squares / n_cols + eps)
+
+    for start in range(0, n_cols, BLOCK_COLS):
+        cols = (start + tl.arange(0, BLOCK_COLS))[None, :]
+        col_mask = (cols < n_cols) | (n_cols % BLOCK_COLS == 0)
+        mask = row_mask & col_mask
+        offsets = rows * n_cols + cols
+
+        x = tl.load(x_ptr + offsets, mask=mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
+        weight = tl.load(weight_ptr + cols, mask=col_mask, other=0.0, eviction_policy="evict_last").to(tl.float32)
+
+        x_hat = x * rstd
+        if casting_mode == "llama":
+            y = weight * x_hat.to(x_ptr.dtype.element_ty).to(tl.float32)
+        else:
+            y = weight * x_hat
+
+        tl.store(y_ptr + offsets, y, mask=mask, eviction_policy="evict_first")
+
+    tl.store(rstd_ptr + rows, rstd, mask=row_mask)
 
 
 @triton.jit
@@ -146,22 +191,38 @@ def casting_rms_norm_forward(x, weight, eps, casting_mode):
     else:
         y = torch.empty_like(x, dtype=torch.promote_types(x.dtype, weight.dtype))
     rstd = torch.empty(n_rows, dtype=torch.float32, device=x.device)
-    BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols, late=True)
-    with device_guard(x.device):
-        _casting_rms_norm_forward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
-            x,
-            weight,
-            y,
-            rstd,
-            n_rows,
-            n_cols,
-            eps=eps,
-            casting_mode=casting_mode,
-            BLOCK_ROWS=BLOCK_ROWS,
-            BLOCK_COLS=BLOCK_COLS,
-            LATE=n_cols > WIDE_ROW,
-            num_warps=num_warps,
-        )
+    if n_cols <= WIDE_ROW:
+        BLOCK_ROWS, BLOCK_COLS, num_warps = row_settings(n_cols, late=True)
+        with device_guard(x.device):
+            _casting_rms_norm_forward_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
+                x,
+                weight,
+                y,
+                rstd,
+                n_rows,
+                n_cols,
+                eps=eps,
+                casting_mode=casting_mode,
+                BLOCK_ROWS=BLOCK_ROWS,
+                BLOCK_COLS=BLOCK_COLS,
+                num_warps=num_warps,
+            )
+    else:
+        BLOCK_ROWS, BLOCK_COLS, num_warps = wide_settings(n_cols)
+        with device_guard(x.device):
+            _casting_rms_norm_forward_wide_kernel[(cdiv(n_rows, BLOCK_ROWS),)](
+                x,
+                weight,
+                y,
+                rstd,
+                n_rows,
+                n_cols,
+                eps=eps,
+                casting_mode=casting_mode,
+                BLOCK_ROWS=BLOCK_ROWS,
+                BLOCK_COLS=BLOCK_COLS,
+                num_warps=num_warps,
+            )
     return y, x, weight, rstd
 
 
