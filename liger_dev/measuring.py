@@ -87,13 +87,15 @@ def write_table(root: Path, path: Path) -> None:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise BadInput(f"the file can't be read: {error.strerror}", str(path), "name a Markdown file") from None
-    lines = [table.caption(rows, found), "", *table.short(rows, found)]
+    older = _older(root, found)
+    lines = [table.caption(rows, found, older), "", *table.short(rows, found, older)]
     path.write_text(table.into(text, lines, str(path)), encoding="utf-8")
 
 
 def write_full_table(root: Path, path: Path) -> None:
     """Writes the file with every size of all measurements. Raises BadInput without rows."""
-    text = full_table.full(csv.read(_data(root)), _samples(root), _samples(root, noise=True))
+    found = _samples(root)
+    text = full_table.full(csv.read(_data(root)), found, _samples(root, noise=True), _older(root, found))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
 
@@ -102,6 +104,13 @@ def _samples(root: Path, noise: bool = False) -> list[Sampled]:
     """Those of every kernel that was measured, or of kernels against themselves."""
     names = measured_kernels(root)
     return [one for name in names for one in samples.read(samples.path_beside(_data(root), name, noise))]
+
+
+def _older(root: Path, found: Sequence[Sampled]) -> frozenset[table.Size]:
+    """The sizes that were measured of another op file than the workspace has now."""
+    paths = {name: root / "kernels" / "ops" / f"{name}.py" for name in {one.key[0] for one in found}}
+    ops = {name: samples.op_digest(path.read_text(encoding="utf-8")) for name, path in paths.items() if path.is_file()}
+    return table.sizes_of_older(found, ops)
 
 
 def _data(root: Path) -> Path:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+from collections.abc import Set
 
 from liger_dev.bench.comparing import CANDIDATE
 from liger_dev.bench.comparing import TIMES
@@ -23,15 +24,24 @@ from liger_dev.bench.statistics import MARGINS
 from liger_dev.bench.table import ABSENT
 from liger_dev.bench.table import ALONE
 from liger_dev.bench.table import MODES
+from liger_dev.bench.table import OLDER
 from liger_dev.bench.table import TITLES
+from liger_dev.bench.table import Size
 from liger_dev.bench.table import newest_of_each
+from liger_dev.bench.table import older_in_words
 from liger_dev.bench.table import origin
 
 _VERDICTS = ("faster", "same", "slower", "inconclusive")
 
 
-def full(rows: Sequence[Measurement], samples: Sequence[Sampled], noise: Sequence[Sampled]) -> str:
-    """The whole file. `noise` are the samples of kernels against themselves; those of other op files are left out."""
+def full(
+    rows: Sequence[Measurement],
+    samples: Sequence[Sampled],
+    noise: Sequence[Sampled],
+    older: Set[Size] = frozenset(),
+) -> str:
+    """The whole file. `noise` are the samples of kernels against themselves; those of other op files are left out. The
+    sizes in `older` are marked."""
     ops = {one.under.op for one in samples}
     kept = [row for own in newest_of_each(rows).values() for row in own if row.kernel_provider in TITLES]
     passes = _passes(kept)
@@ -43,7 +53,8 @@ def full(rows: Sequence[Measurement], samples: Sequence[Sampled], noise: Sequenc
         f"{origin(kept, samples)}. Medians; bfloat16; new values in the inputs and an overwritten L2 cache before each "
         "sample. Ratios are generated / fastest baseline with their 95 % bootstrap interval, and the verdict is that of "
         f"the interval, with {100 * MARGIN:.0f} % for no difference of device times and {100 * MARGINS['speed']:.0f} % of call times. "
-        f"{ABSENT}: no such op, or one that fails there. Written by `liger-dev report --full-table`.",
+        f"{ABSENT}: no such op, or one that fails there.{older_in_words(older)} Written by "
+        "`liger-dev report --full-table`.",
         "",
         *_counts(shown),
         *_against_itself([one for one in noise if one.under.op in ops]),
@@ -52,20 +63,20 @@ def full(rows: Sequence[Measurement], samples: Sequence[Sampled], noise: Sequenc
         "In ms, of the replay of a CUDA graph. Floor: the fewest bytes that any provider's pass moves, over the copy "
         "bandwidth measured beside it.",
         "",
-        *_table(passes, kept, DEVICE_TIMES, _of_floor(passes, kept), found),
+        *_table(passes, kept, DEVICE_TIMES, _of_floor(passes, kept), found, older),
         "",
         *_alone(shown),
         "## Call time",
         "",
         "In ms, from the Python call to the end of its work on the device: at small sizes what launching costs.",
         "",
-        *_table(passes, kept, ("speed",), {}, found),
+        *_table(passes, kept, ("speed",), {}, found, older),
         "",
         "## Memory",
         "",
         "Peak of the pass in MB, its inputs included.",
         "",
-        *_table(passes, kept, ("memory",), {}, {}),
+        *_table(passes, kept, ("memory",), {}, {}, older),
     ]
     return "\n".join(lines) + "\n"
 
@@ -135,6 +146,7 @@ def _table(
     metrics: Sequence[str],
     floors: Mapping[Place, float],
     found: Mapping[tuple[str, ...], Timed],
+    older: Set[Size],
 ) -> Iterator[str]:
     """One metric's table; a column for the floor and one for the comparison where there are any."""
     figure: Callable[[float], str] = "{:.1f}".format if "memory" in metrics else "{:.4f}".format
@@ -148,8 +160,9 @@ def _table(
     yield f"| {' | '.join([*head, *(['ratio (95 % interval)', 'verdict'] if found else [])])} |"
     yield f"|---|---|---|{'---:|' * (len(head) - 3)}{'---:|---|' if found else ''}"
     for at in passes:
-        kernel, mode, _, _, x_name, x = at
-        line = [str(kernel), f"{x_name}={x}", str(mode), *(cells.get((at, name), ABSENT) for name in providers)]
+        kernel, mode, gpu, config, x_name, x = map(str, at)
+        mark = f" {OLDER}" if (kernel, x_name, x, config, gpu) in older else ""
+        line = [kernel, f"{x_name}={x}{mark}", mode, *(cells.get((at, name), ABSENT) for name in providers)]
         if floors:
             line.append(figure(floors[at]) if at in floors else ABSENT)
         if found:

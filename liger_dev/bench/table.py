@@ -4,6 +4,7 @@ import re
 
 from collections.abc import Mapping
 from collections.abc import Sequence
+from collections.abc import Set
 
 from liger_dev.bench.comparing import Timed
 from liger_dev.bench.comparing import timed
@@ -18,10 +19,13 @@ from liger_dev.bench.sweeps import MODEL_AXES
 from liger_dev.bench.sweeps import OTHER_SWEEPS
 from liger_dev.errors import BadInput
 
+# A kernel, an x axis, an x, a configuration and a GPU.
+Size = tuple[str, str, str, str, str]
 MODES = ("forward", "backward", "full")
 TITLES = {"liger": "generated", "torch": "eager", "torch_compile": "torch.compile", "liger_kernel": "liger-kernel"}
 BEGIN, END = "<!-- measurements: liger-dev report --table -->", "<!-- end of measurements -->"
-ABSENT, ALONE = "–", "†"
+ABSENT, ALONE, OLDER = "–", "†", "‡"
+_OLDER = f" {OLDER}: measured of the op file as it was before its last change."
 
 
 def into(text: str, lines: Sequence[str], where: str) -> str:
@@ -36,11 +40,11 @@ def into(text: str, lines: Sequence[str], where: str) -> str:
     )
 
 
-def short(rows: Sequence[Measurement], samples: Sequence[Sampled]) -> list[str]:
+def short(rows: Sequence[Measurement], samples: Sequence[Sampled], older: Set[Size] = frozenset()) -> list[str]:
     """A row a kernel, at the size of the default model or the nearest that was measured, in its newest configuration.
 
     A cell is the median device time in ms of forward, backward and full pass; the last column says how the kernel
-    compares with the fastest baseline of each.
+    compares with the fastest baseline of each. The sizes in `older` are marked.
     """
     newest: dict[str, list[Measurement]] = {}
     # A sweep over models or tokens stands for a kernel that no other was made of.
@@ -55,7 +59,7 @@ def short(rows: Sequence[Measurement], samples: Sequence[Sampled]) -> list[str]:
         f"| kernel | size | {' | '.join(head)} | memory (MB) | against the fastest |",
         f"|---|---|{'---:|' * len(head)}---:|---|",
     ]
-    return lines + [_line(name, own, providers, compared) for name, own in sorted(newest.items())]
+    return lines + [_line(name, own, providers, compared, older) for name, own in sorted(newest.items())]
 
 
 def newest_of_each(rows: Sequence[Measurement]) -> dict[tuple[str, str], list[Measurement]]:
@@ -66,13 +70,28 @@ def newest_of_each(rows: Sequence[Measurement]) -> dict[tuple[str, str], list[Me
     return {place: newest_configuration(own) for place, own in sorted(groups.items())}
 
 
-def caption(rows: Sequence[Measurement], samples: Sequence[Sampled]) -> str:
+def sizes_of_older(samples: Sequence[Sampled], ops: Mapping[str, str]) -> frozenset[Size]:
+    """The sizes at which a kernel was measured of another op file than the one whose digest `ops` has of it."""
+    return frozenset(
+        (kernel, x_name, x, config, gpu)
+        for one in samples
+        for kernel, _, _, _, x_name, x, config, gpu in (one.key,)
+        if one.under.op != ops.get(kernel, "")
+    )
+
+
+def caption(rows: Sequence[Measurement], samples: Sequence[Sampled], older: Set[Size] = frozenset()) -> str:
     """What the short table shows, and where its figures come from."""
     return (
         f"{origin(rows, samples)}. Median device time in ms, forward / backward / full, bfloat16, L2 cache flushed; peak "
         f"memory of a full pass beside eager's. The verdict is the 95 % interval's against the fastest baseline. "
         f"{ABSENT}: no such op, or no time of its own. {ALONE}: its kernels' time alone, since no graph replays it."
+        + older_in_words(older)
     )
+
+
+def older_in_words(older: Set[Size]) -> str:
+    return _OLDER if older else ""
 
 
 def origin(rows: Sequence[Measurement], samples: Sequence[Sampled]) -> str:
@@ -88,7 +107,11 @@ def origin(rows: Sequence[Measurement], samples: Sequence[Sampled]) -> str:
 
 
 def _line(
-    name: str, rows: Sequence[Measurement], providers: Sequence[str], compared: Mapping[tuple[str, ...], Timed]
+    name: str,
+    rows: Sequence[Measurement],
+    providers: Sequence[str],
+    compared: Mapping[tuple[str, ...], Timed],
+    older: Set[Size],
 ) -> str:
     x, config, gpu = _usual(rows), rows[0].extra_benchmark_config_str, rows[0].gpu_name
     at = {(row.kernel_provider, row.metric_name, row.kernel_operation_mode): row for row in rows if row.x_value == x}
@@ -97,7 +120,8 @@ def _line(
     memory = f"{own.y_value_50:.0f} ({eager.y_value_50:.0f})" if own and eager else ABSENT
     passes = [compared.get((name, mode, str(x), config, gpu)) for mode in MODES]
     verdicts = " / ".join(one.found.verdict if one and one.found else ABSENT for one in passes)
-    return f"| {name} | {rows[0].x_name}={x} | {' | '.join(cells)} | {memory} | {verdicts} |"
+    mark = f" {OLDER}" if (name, rows[0].x_name, str(x), config, gpu) in older else ""
+    return f"| {name} | {rows[0].x_name}={x}{mark} | {' | '.join(cells)} | {memory} | {verdicts} |"
 
 
 def _usual(rows: Sequence[Measurement]) -> int | float | str:

@@ -108,3 +108,13 @@ def test_other_configurations_and_unknown_providers_stay_out():
     older = [replace(row, gpu_name="an older GPU", timestamp="2026-11-01 00:00:00") for row in ROWS]
     text = full([*older, *ROWS, _row("liger_probe", "device_time", 0.01)], _samples(ROWS), ())
     assert "older" not in text and "probe" not in text
+
+
+def test_a_size_of_another_op_file_is_marked_in_every_table():
+    _, _, _, _, _, _, config, gpu = key(ROW)
+    text = full(ROWS, _samples(ROWS), (), frozenset({("rms_norm", "H", "16384", config, gpu)}))
+    for title in ("Device time", "Call time", "Memory"):
+        small, large = _section(text, title)[-2:]
+        assert small.startswith("| rms_norm | H=1024 |") and large.startswith("| rms_norm | H=16384 ‡ |")
+    assert "‡: measured of the op file as it was" in text.split("\n## ")[0]
+    assert "‡" not in full(ROWS, _samples(ROWS), ())

@@ -83,3 +83,19 @@ def test_all_kernels_stand_in_one_roofline_at_their_largest_size(tmp_path):
     shares = {line.get_label(): list(line.get_xdata()) for line in axes.lines}
     assert shares["liger"] == pytest.approx([0.75, 0.75]) and shares["torch"] == pytest.approx([0.075, 0.075])
     assert plots.plot_roofline(ROWS, tmp_path / "roofline.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_size_that_was_measured_of_another_op_file_is_marked():
+    samples = [
+        replace(one, under=Circumstances(op="new" if one.key[5] == "4096" and one.key[0] == "swiglu" else "old"))
+        for one in SAMPLES
+    ]
+    older = table.sizes_of_older(samples, {"rms_norm": "new", "swiglu": "new"})
+    assert {(kernel, x) for kernel, _, x, _, _ in older} == {
+        *(("rms_norm", x) for x in ("1024", "4096", "16384")),
+        *(("swiglu", x) for x in ("1024", "16384")),
+    }
+    _, _, first, second = table.short(ROWS, samples, older)
+    assert first.startswith("| rms_norm | H=4096 ‡ |") and second.startswith("| swiglu | H=4096 |")
+    assert "‡: measured of the op file as it was before" in table.caption(ROWS, samples, older)
+    assert "‡" not in "".join([table.caption(ROWS, samples), *table.short(ROWS, samples)])

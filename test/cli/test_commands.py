@@ -14,6 +14,11 @@ from liger_dev import __version__
 from liger_dev import runs
 from liger_dev.bench.csv import Measurement
 from liger_dev.bench.csv import append
+from liger_dev.bench.csv import read
+from liger_dev.bench.samples import Circumstances
+from liger_dev.bench.samples import keep
+from liger_dev.bench.samples import op_digest
+from liger_dev.bench.samples import path_beside
 from liger_dev.bench.table import BEGIN
 from liger_dev.bench.table import END
 
@@ -217,6 +222,21 @@ def test_report_makes_the_page_again_and_writes_the_tables(measured):
     assert "| relu | H=4096 | forward | 0.0400 |" in (measured / "benchmark" / "TABLE.md").read_text()
     assert "<h1>Results: relu</h1>" in (measured / "benchmark" / "results" / "relu.html").read_text()
     assert run("report", "gelu", cwd=measured).returncode == run("report", cwd=measured).returncode == 2
+
+
+def test_tables_mark_what_was_measured_of_another_op_file(measured):
+    op, data = measured / "kernels" / "ops" / "relu.py", measured / "benchmark" / "data" / "all_benchmark_data.csv"
+    op.parent.mkdir(parents=True, exist_ok=True)
+    op.write_text("y = x\n")
+    rows = read(data)
+    keep(path_beside(data, "relu"), rows, [[0.04] * 20 for _ in rows], Circumstances(op=op_digest(op.read_text())))
+    marked = []
+    for text in ("y = x\n", "y = -x\n"):
+        op.write_text(text)
+        done = run("report", "--table", "README.md", "--full-table", "benchmark/TABLE.md", cwd=measured)
+        assert done.returncode == 0, done.stderr
+        marked.append(["‡" in (measured / name).read_text() for name in ("README.md", "benchmark/TABLE.md")])
+    assert marked == [[False, False], [True, True]]
 
 
 def test_a_loss_is_accepted_by_name_or_not_at_all(workspace):
