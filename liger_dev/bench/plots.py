@@ -186,8 +186,9 @@ def draw_roofline(rows: Sequence[Measurement]) -> "Figure":
     ]
     figure = Figure(figsize=(3.6 * len(modes) + 1.6, 0.36 * len(kernels) + 1.7), layout="constrained")
     panels = figure.subplots(1, len(modes), sharey=True, squeeze=False)[0]
+    sizes = {name: _at_largest([row for row in shares if row.kernel_name == name]) for name in kernels}
     for axes, mode in zip(panels, modes, strict=True):
-        largest = [row for name in kernels for row in _at_largest(shares, name, mode)]
+        largest = [row for rows in sizes.values() for row in rows if row.kernel_operation_mode == mode]
         for number, provider in enumerate(reversed(providers_in_order(shares))):
             color, marker = STYLES.get(provider, OTHER_STYLES[number % len(OTHER_STYLES)])
             own = [row for row in largest if row.kernel_provider == provider]
@@ -200,8 +201,7 @@ def draw_roofline(rows: Sequence[Measurement]) -> "Figure":
         axes.grid(color="#DDDDDD", linewidth=0.8)
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
-    sizes = {name: _at_largest(shares, name, modes[0])[0] for name in kernels if _at_largest(shares, name, modes[0])}
-    labels = [f"{name} ({sizes[name].x_name}={sizes[name].x_value})" if name in sizes else name for name in kernels]
+    labels = [f"{name} ({rows[0].x_name}={rows[0].x_value})" for name, rows in sizes.items()]
     panels[0].set_yticks(range(len(kernels)), labels)
     panels[0].set_ylim(-0.6, len(kernels) - 0.4)
     figure.suptitle(f"Share of the measured copy bandwidth, {shares[-1].gpu_name}", x=0.01, ha="left", fontsize=11)
@@ -210,10 +210,8 @@ def draw_roofline(rows: Sequence[Measurement]) -> "Figure":
     return figure
 
 
-def _at_largest(shares: Sequence[Measurement], kernel: str, mode: str) -> list[Measurement]:
-    own = [row for row in shares if (row.kernel_name, row.kernel_operation_mode) == (kernel, mode)]
-    if not own:
-        return []
+def _at_largest(own: Sequence[Measurement]) -> list[Measurement]:
+    """A kernel's rows at the largest x that any of its passes was measured at."""
     newest = newest_configuration(own)
     places = x_places(newest)
     last = max(places.values())

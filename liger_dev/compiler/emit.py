@@ -153,18 +153,20 @@ class WholeRows(Statements):
         late = [line for line in shared if end and self.assigned_name(line) not in words]
         rows = [v for v in self.spec.loads if v in self.uses and self._row_of_its_own(v)]
         self.lean = len(late) if len(rows) == 1 else 0
-        self.late = bool(late) and not self.spec.narrow
-        if not self.late:
+        if not late:
             return
         names = {self.assigned_name(line) for line in late}
         at = next((i for i in range(end, len(body)) if names & _words([body[i]])), len(body))
         later = {self.assigned_name(line) for line in body[at:]}
         stores = [line for line in self.block.tail if line.startswith("tl.store(") and line.endswith(" mask=row_mask)")]
         done = [line for line in stores if not later & _words([line])]
-        self.block.loads = [line for line in self.block.loads if line not in late]
-        self.block.loads += ["if not LATE:", *indented(late)]
         self.block.tail = [line for line in self.block.tail if line not in done]
-        body[at:at] = [*done, "if LATE:", *indented(late)]
+        body[at:at] = done
+        self.late = not self.spec.narrow
+        if self.late:
+            self.block.loads = [line for line in self.block.loads if line not in late]
+            self.block.loads += ["if not LATE:", *indented(late)]
+            body[at + len(done) : at + len(done)] = ["if LATE:", *indented(late)]
 
     def _row_of_its_own(self, value: Value) -> bool:
         return value in self.spec.loads and self.kind(value) == "tile" and self.read_once(value)

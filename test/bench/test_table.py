@@ -85,6 +85,15 @@ def test_all_kernels_stand_in_one_roofline_at_their_largest_size(tmp_path):
     assert plots.plot_roofline(ROWS, tmp_path / "roofline.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_kernel_stands_at_one_size_though_a_pass_was_not_measured_there():
+    full = [replace(row, kernel_operation_mode="full") for row in ROWS if row.kernel_name == "swiglu"]
+    small = [row for row in ROWS if row.kernel_name == "rms_norm" or row.x_value == 1024]
+    forward, both = plots.draw_roofline([*small, *full]).axes
+    assert [label.get_text() for label in forward.get_yticklabels()] == ["swiglu (H=16384)", "rms_norm (H=16384)"]
+    assert [len(line.get_ydata()) for line in forward.lines] == [1, 1, 1, 2], "swiglu's forward is of another size"
+    assert [list(line.get_ydata()) for line in both.lines[:3]] == [[0]] * 3
+
+
 def test_a_size_that_was_measured_of_another_op_file_is_marked():
     samples = [
         replace(one, under=Circumstances(op="new" if one.key[5] == "4096" and one.key[0] == "swiglu" else "old"))

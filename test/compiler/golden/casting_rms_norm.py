@@ -58,12 +58,12 @@ def _casting_rms_norm_forward_kernel(
 
     rstd = tl.rsqrt(tl.sum(x * x, axis=1, keep_dims=True) / n_cols + eps)
     x_hat = x * rstd
+    tl.store(rstd_ptr + rows, rstd, mask=row_mask)
     if casting_mode == "llama":
         y = weight * x_hat.to(x_ptr.dtype.element_ty).to(tl.float32)
     else:
         y = weight * x_hat
 
-    tl.store(rstd_ptr + rows, rstd, mask=row_mask)
     tl.store(y_ptr + offsets, y, mask=mask)
 
 

@@ -61,10 +61,10 @@ def _layer_norm_forward_kernel(
     variance = tl.sum(centered * centered, axis=1, keep_dims=True) / n_cols
     rstd = tl.rsqrt(variance + eps)
     x_hat = centered * rstd
-    y = x_hat * weight + bias
-
     tl.store(mean_ptr + rows, mean, mask=row_mask)
     tl.store(rstd_ptr + rows, rstd, mask=row_mask)
+    y = x_hat * weight + bias
+
     tl.store(y_ptr + offsets, y, mask=mask)
 
 

@@ -57,9 +57,9 @@ def _modulated_rms_norm_forward_kernel(
 
     rstd = tl.rsqrt(tl.sum(x * x, axis=1, keep_dims=True) / n_cols + eps)
     x_hat = x * rstd
+    tl.store(rstd_ptr + rows, rstd, mask=row_mask)
     y = weight * x_hat * (scale + 1.0)
 
-    tl.store(rstd_ptr + rows, rstd, mask=row_mask)
     tl.store(y_ptr + offsets, y, mask=mask)
 
 

@@ -51,9 +51,9 @@ def _rms_norm_forward_kernel(
 
     rstd = tl.rsqrt(tl.sum(x * x, axis=1, keep_dims=True) / n_cols + eps)
     x_hat = (x * rstd).to(x_ptr.dtype.element_ty).to(tl.float32)
+    tl.store(rstd_ptr + rows, rstd, mask=row_mask)
     y = (weight + offset) * x_hat
 
-    tl.store(rstd_ptr + rows, rstd, mask=row_mask)
     tl.store(y_ptr + offsets, y, mask=mask)
 
 
