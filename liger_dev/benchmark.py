@@ -19,12 +19,14 @@ from liger_dev.bench import samples
 from liger_dev.bench.samples import Sampled
 from liger_dev.errors import BAD_INPUT
 from liger_dev.errors import PASSED
+from liger_dev.records import Change
 from liger_dev.sandbox import Completed
 from liger_dev.sandbox import Limits
 from liger_dev.sandbox import run_child
 from liger_dev.scratch import KernelCopy
 from liger_dev.testrun import child_env
 from liger_dev.testrun import portable
+from liger_dev.workspace import View
 
 BENCHMARK_LIMITS = Limits(seconds=1800)
 NCU_SECONDS = 300
@@ -33,7 +35,8 @@ _VISUALIZATIONS = "benchmark/visualizations"
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What was measured. `data` and `plots` are files for the workspace; `reason` is why nothing was measured.
+    """What was measured. `data` are changes of the workspace's files, `plots` are whole ones; `reason` is why nothing was
+    measured.
 
     `samples` are those that the rows' quantiles were taken from; `recorded` says when and where, if it was not now;
     `noise` are the samples of this op file against itself that the workspace has.
@@ -42,7 +45,7 @@ class Benchmark:
     """
 
     rows: tuple[csv.Measurement, ...]
-    data: tuple[tuple[str, bytes], ...]
+    data: tuple[Change, ...]
     plots: tuple[tuple[str, bytes], ...]
     reason: str
     fault: str = ""
@@ -91,7 +94,7 @@ def run_benchmark(
     noise = samples.path_beside(fresh, copy.name, noise=True)
     if noise.is_file():
         own = samples.path_beside(copy.root / "benchmark/data" / fresh.name, copy.name, noise=True)
-        kept = (own.relative_to(copy.root).as_posix(), noise.read_bytes())
+        kept = _written(copy, own, noise.read_bytes())
         return Benchmark((), (kept,), (), "", samples=samples.read(noise))
     if not rows:
         return not_measured(_last_line(portable(done.stderr, copy)) or "the benchmark script measured nothing")
@@ -118,18 +121,26 @@ def _keep(folder: Path, kept: Path) -> None:
         half.replace(target)
 
 
-def _merged(
-    copy: KernelCopy, target: Path, rows: Sequence[csv.Measurement], fresh: Path
-) -> tuple[tuple[str, bytes], ...]:
+def _merged(copy: KernelCopy, target: Path, rows: Sequence[csv.Measurement], fresh: Path) -> tuple[Change, ...]:
     """The workspace's CSV with `rows` in it, and its file of samples with those in `fresh`."""
-    merged = copy.out / "merged.csv"
-    if target.is_file():
-        shutil.copyfile(target, merged)
+    view, merged = View(copy.root), copy.out / "merged.csv"
+    path, own = (_path(copy, file) for file in (target, samples.path_beside(target, copy.name)))
+    merged.unlink(missing_ok=True)
+    if (old := view.content(path)) is not None:
+        merged.write_bytes(old)
     csv.append(merged, rows, overwrite=True)
-    own = samples.path_beside(target, copy.name)
-    lines = samples.merged(*(path.read_text(encoding="utf-8") for path in (own, fresh) if path.is_file()))
-    files = [(target, merged.read_bytes()), *([(own, lines.encode())] if lines else [])]
-    return tuple((path.relative_to(copy.root).as_posix(), data) for path, data in files)
+    lines = samples.merged(view.read(own) or "", fresh.read_text(encoding="utf-8") if fresh.is_file() else "")
+    changes = [view.change(path, merged.read_bytes().decode()), *([view.change(own, lines)] if lines else [])]
+    return tuple(changes)
+
+
+def _written(copy: KernelCopy, target: Path, data: bytes) -> Change:
+    """A file of the workspace that nothing of it was merged into."""
+    return View(copy.root).change(_path(copy, target), data.decode())
+
+
+def _path(copy: KernelCopy, target: Path) -> str:
+    return target.relative_to(copy.root).as_posix()
 
 
 def samples_path(name: str) -> str:
@@ -161,7 +172,7 @@ def _own(copy: KernelCopy, path: Path) -> tuple[Sampled, ...]:
     return tuple(one for one in samples.read(path) if one.under.op == op)
 
 
-def profile_with_ncu(copy: KernelCopy, gpu: str, date: str) -> tuple[str, tuple[tuple[str, bytes], ...]]:
+def profile_with_ncu(copy: KernelCopy, gpu: str, date: str) -> tuple[str, tuple[Change, ...]]:
     """A report's lines on the kernels that a full pass launches, the generated op's and the reference's, and the file
     that keeps them; or why there are none."""
     folder, providers = copy.folder(), ("liger", "torch")
@@ -179,7 +190,7 @@ def profile_with_ncu(copy: KernelCopy, gpu: str, date: str) -> tuple[str, tuple[
         return "Failed: ncu's output names no kernel.", ()
     profile = ncu.Profile(samples.op_digest(copy.text(copy.op)), gpu, date, "its middle size", found)
     path = ncu.path_beside(csv.target(copy.root / "benchmark/data", {}), copy.name)
-    return "\n".join(ncu.lines(profile)), ((path.relative_to(copy.root).as_posix(), ncu.to_text(profile).encode()),)
+    return "\n".join(ncu.lines(profile)), (_written(copy, path, ncu.to_text(profile).encode()),)
 
 
 def recorded_profile(copy: KernelCopy) -> str:

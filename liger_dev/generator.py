@@ -25,8 +25,9 @@ from liger_dev.render import read_stamp
 from liger_dev.render import render_all
 from liger_dev.render import stamp
 from liger_dev.render import template_hash
-from liger_dev.skeleton import skeleton
+from liger_dev.skeleton import missing
 from liger_dev.template_values import values
+from liger_dev.workspace import View
 
 OP = "kernels/ops/{{ operation_name }}.py.jinja"
 TEMPLATES = (
@@ -57,25 +58,26 @@ def generate(
         HandEdited: a file to replace was edited or written by hand, or modified as somebody has asked.
         BadInput: a file to edit does not parse.
     """
+    view = View(root)
     profile = _without(profile, (MODIFIED,) if op_text else (MODIFIED, KERNEL))
-    profile = _with_tuning_of(root, profile)
+    profile = _with_tuning_of(view, profile)
     op = {} if op_text else compiled_values(reference, profile)
     profile, dropped = _fitting(profile, op)
     texts = kernel_files(reference, profile, op, op_text=op_text)
     if not overwrite:
-        _refuse_hand_edits(root, texts)
-        _refuse_undoing(root, profile, texts)
+        _refuse_hand_edits(view, texts)
+        _refuse_undoing(view, profile, texts)
     texts = {
         f"kernels/reference/{reference.name}.py": reference.text,
-        **_profile_file(profile, root),
+        **_profile_file(profile, view),
         **texts,
     }
-    base = {change.path: change for change in skeleton(root).changes}
-    changes = [*base.values(), *(_change(root, path, text) for path, text in texts.items())]
-    for path, text in _exports(profile, values(reference, profile), root, base).items():
+    base = {change.path: change for change in missing(view).changes}
+    changes = [*base.values(), *(view.change(path, text) for path, text in texts.items())]
+    for path, text in _exports(profile, values(reference, profile), view, base).items():
         changes = [change for change in changes if change.path != path]
-        changes.append(_change(root, path, text))
-    changed = tuple(change for change in changes if workspace.read(root, change.path) != change.content)
+        changes.append(view.change(path, text))
+    changed = tuple(change for change in changes if view.read(change.path) != change.content)
     return ChangeSet(changed, said=dropped)
 
 
@@ -152,8 +154,8 @@ def _complaint(text: str, profile: KernelProfile, template: str) -> str:
     return ""
 
 
-def _refuse_hand_edits(root: Path, texts: Mapping[str, str]) -> None:
-    on_disk = {path: workspace.read(root, path) for path in texts}
+def _refuse_hand_edits(view: View, texts: Mapping[str, str]) -> None:
+    on_disk = {path: view.read(path) for path in texts}
     edited = [path for path, old in on_disk.items() if old is not None and old != texts[path] and is_hand_edited(old)]
     if edited:
         raise HandEdited(
@@ -168,11 +170,11 @@ def _without(profile: KernelProfile, keys: tuple[str, ...]) -> KernelProfile:
     return profile.model_copy(update={"provenance": kept})
 
 
-def _refuse_undoing(root: Path, profile: KernelProfile, texts: Mapping[str, str]) -> None:
+def _refuse_undoing(view: View, profile: KernelProfile, texts: Mapping[str, str]) -> None:
     path = _profile_path(profile)
-    text = workspace.read(root, path)
+    text = view.read(path)
     made = parse_profile(text, path).provenance if text is not None else {}
-    if made.keys() & {MODIFIED, KERNEL} and any(workspace.read(root, p) not in (None, new) for p, new in texts.items()):
+    if made.keys() & {MODIFIED, KERNEL} and any(view.read(p) not in (None, new) for p, new in texts.items()):
         done = f"what was changed in the kernel as asked: {made[MODIFIED]}" if MODIFIED in made else made[KERNEL]
         raise HandEdited(
             f"this would undo {done}",
@@ -181,10 +183,10 @@ def _refuse_undoing(root: Path, profile: KernelProfile, texts: Mapping[str, str]
         )
 
 
-def _with_tuning_of(root: Path, profile: KernelProfile) -> KernelProfile:
+def _with_tuning_of(view: View, profile: KernelProfile) -> KernelProfile:
     """A profile that says nothing of measured settings takes over what the workspace's own one says."""
     path = _profile_path(profile)
-    text = workspace.read(root, path)
+    text = view.read(path)
     if profile.tuning or text is None:
         return profile
     return profile.model_copy(update={"tuning": parse_profile(text, path).tuning})
@@ -205,21 +207,21 @@ def _profile_path(profile: KernelProfile) -> str:
     return f"profiles/{profile.operation_name}.yaml"
 
 
-def _profile_file(profile: KernelProfile, root: Path) -> dict[str, str]:
+def _profile_file(profile: KernelProfile, view: View) -> dict[str, str]:
     """The profile's file, unless the one on disk says the same: that one may carry comments."""
     path = _profile_path(profile)
-    old = workspace.read(root, path)
+    old = view.read(path)
     return {} if old is not None and parse_profile(old, path) == profile else {path: print_profile(profile)}
 
 
 def _exports(
-    profile: KernelProfile, named: Mapping[str, Any], root: Path, base: Mapping[str, Change]
+    profile: KernelProfile, named: Mapping[str, Any], view: View, base: Mapping[str, Change]
 ) -> dict[str, str]:
     """The files that all kernels share, with this kernel's lines in them."""
     name = profile.operation_name
 
     def current(path: str) -> str:
-        return base[path].content if path in base else workspace.read(root, path) or ""
+        return base[path].content if path in base else view.read(path) or ""
 
     ops, modules, functional = "kernels/ops/__init__.py", "kernels/modules/__init__.py", "kernels/functional.py"
     ops_text = current(ops)
@@ -245,7 +247,3 @@ def functional_source(named: Mapping[str, Any]) -> str:
         f"    return {named['function_class_name']}.apply({named['apply_arguments']})",
     ]
     return format_python({path: "\n".join(lines) + "\n"})[path]
-
-
-def _change(root: Path, path: str, text: str) -> Change:
-    return Change(path, text, workspace.base_of(root, path))

@@ -38,8 +38,7 @@ def bench(name: str, root: Path, say: Callable[[str], None], options: Sequence[s
                 "a benchmark needs a CUDA GPU, and there is none here", todo="`liger-dev doctor` says what was found"
             )
         found = run_benchmark(copy, os.environ, say, options)
-        files = (*found.data, *found.plots)
-        changes = ChangeSet(tuple(_change(root, path, data) for path, data in files))
+        changes = ChangeSet((*found.data, *(_change(root, path, data) for path, data in found.plots)))
     failure = found.fault or found.reason
     return {
         "failure": failure,

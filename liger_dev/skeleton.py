@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-from liger_dev import workspace
-from liger_dev.records import Change
 from liger_dev.records import ChangeSet
 from liger_dev.render import render_all
+from liger_dev.workspace import View
 
 FILES = (
     "pyproject.toml",
@@ -27,12 +26,17 @@ _IGNORED = ".liger-dev/"
 def skeleton(root: Path, overwrite: bool = False) -> ChangeSet:
     """The missing files of a workspace. One that exists stays as it is, but `.gitignore` gets the runs' folder;
     `overwrite` also brings the helpers that all kernels and tests share to this version's."""
-    there = {path: workspace.read(root, path) for path in FILES}
+    return missing(View(root), overwrite)
+
+
+def missing(view: View, overwrite: bool = False) -> ChangeSet:
+    """The same, of a workspace as it was seen."""
+    there = {path: view.read(path) for path in FILES}
     wanted = [path for path, text in there.items() if text is None or overwrite and path in HELPERS]
     texts = render_all((f"{path}.jinja" for path in wanted), {})
-    changes = [Change(p, texts[p], workspace.base_of(root, p)) for p in wanted if there[p] != texts[p]]
-    ignored = workspace.read(root, ".gitignore") or ""
+    changes = [view.change(p, texts[p]) for p in wanted if there[p] != texts[p]]
+    ignored = view.read(".gitignore") or ""
     if _IGNORED.rstrip("/") not in {line.strip().strip("/") for line in ignored.splitlines()}:
         text = ignored + ("\n" if ignored and not ignored.endswith("\n") else "") + f"{_IGNORED}\n"
-        changes.append(Change(".gitignore", text, workspace.base_of(root, ".gitignore")))
+        changes.append(view.change(".gitignore", text))
     return ChangeSet(tuple(changes))

@@ -22,7 +22,6 @@ from liger_dev.gate import gpu_name
 from liger_dev.profile import KernelProfile
 from liger_dev.profile import Tuned
 from liger_dev.profile import parse_profile
-from liger_dev.records import Change
 from liger_dev.records import ChangeSet
 from liger_dev.records import Reference
 from liger_dev.records import Source
@@ -176,9 +175,10 @@ def _records(profile: KernelProfile, lines: Sequence[tuned_points.Line], tunable
 def _changes(root: Path, reference: Reference, profile: KernelProfile, lines: Sequence[tuned_points.Line]) -> ChangeSet:
     made = generator.generate(reference, profile, root)
     path, text = tuned_points.path_of(profile.operation_name), tuned_points.to_text(lines)
-    if text == (workspace.read(root, path) or ""):
+    view = workspace.View(root)
+    if text == (view.read(path) or ""):
         return made
-    return ChangeSet((*made.changes, Change(path, text, workspace.base_of(root, path))), said=made.said)
+    return ChangeSet((*made.changes, view.change(path, text)), said=made.said)
 
 
 def markdown(name: str, lines: Sequence[tuned_points.Line]) -> str:

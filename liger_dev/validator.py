@@ -165,7 +165,7 @@ def _report(
     )
     markdown = render_report(findings)
     results = _change(copy, f"benchmark/results/{copy.name}.md", markdown.encode())
-    written = [_change(copy, path, data) for path, data in (*speed.data, *speed.plots) if data]
+    written = [*speed.data, *(_change(copy, path, data) for path, data in speed.plots if data)]
     if findings.passed:
         mended = [path for path in copy.python_files if copy.text(path) != (copy.root / path).read_text()]
         written = [*(_mended(copy, path) for path in mended), *written]
@@ -208,9 +208,7 @@ def _mended(copy: KernelCopy, path: str) -> Change:
     return _change(copy, path, render.restamp((copy.root / path).read_text(), copy.text(path), "", "").encode())
 
 
-def _ncu(
-    copy: KernelCopy, wanted: bool, device: str, say: Callable[[str], None]
-) -> tuple[str, tuple[tuple[str, bytes], ...]]:
+def _ncu(copy: KernelCopy, wanted: bool, device: str, say: Callable[[str], None]) -> tuple[str, tuple[Change, ...]]:
     """A report's words on the profile, made now or earlier of the same op file, and the file to keep; `device` is ""
     where nothing was measured now."""
     if wanted and device and shutil.which("ncu") is not None:

@@ -40,19 +40,46 @@ def find_root(start: Path) -> Path:
     )
 
 
-def base_of(root: Path, path: str) -> str:
+class View:
+    """A workspace's files, each as it was when it was first read. So a change is rendered from what it says it was, though
+    another process has written the file in between."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._seen: dict[str, bytes | None] = {}
+
+    def content(self, path: str) -> bytes | None:
+        """A file's bytes, None if there is no such file."""
+        if path not in self._seen:
+            self._seen[path] = content(inside(self.root, path))
+        return self._seen[path]
+
+    def read(self, path: str) -> str | None:
+        """A file's text, None if there is no such file. Raises BadInput when it is not UTF-8."""
+        data = self.content(path)
+        try:
+            return None if data is None else data.decode()
+        except UnicodeDecodeError as error:
+            raise BadInput(f"the file is not UTF-8: byte {error.start}", path, "save it as UTF-8") from None
+
+    def change(self, path: str, text: str) -> Change:
+        """The change that puts `text` in the place of what was seen."""
+        return Change(path, text, base(self.content(path)))
+
+
+def base(data: bytes | None) -> str:
     """The sha256 of a file's bytes, "" if there is no such file: a `Change.base`."""
-    data = content(inside(root, path))
     return "" if data is None else hashlib.sha256(data).hexdigest()
+
+
+def base_of(root: Path, path: str) -> str:
+    """The `Change.base` of a file that nothing is rendered from."""
+    return base(View(root).content(path))
 
 
 def read(root: Path, path: str) -> str | None:
     """A file's text, None if there is no such file. Raises BadInput when it is not UTF-8."""
-    data = content(inside(root, path))
-    try:
-        return None if data is None else data.decode()
-    except UnicodeDecodeError as error:
-        raise BadInput(f"the file is not UTF-8: byte {error.start}", path, "save it as UTF-8") from None
+    return View(root).read(path)
 
 
 def lock(root: Path, seconds: float = 60.0) -> contextlib.AbstractContextManager[None]:
@@ -139,9 +166,8 @@ def _writer(root: Path, path: str, run_id: str, now: bytes | None) -> str:
 
 def _step(root: Path, change: Change) -> Step:
     old = content(inside(root, change.path))
-    base = "" if old is None else hashlib.sha256(old).hexdigest()
     step = Step(change.path, old, change.data())
-    if old != step.new and base != change.base:
+    if old != step.new and base(old) != change.base:
         raise StaleWorkspace(
             f"{change.path} was changed on disk after its new content had been rendered",
             change.path,

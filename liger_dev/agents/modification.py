@@ -169,9 +169,9 @@ def _changes(
     """
     hashes = digest(print_profile(old)), digest(print_profile(new))
     where = f"profiles/{name}.yaml"
-    texts = {where: _profile_text(workspace.read(root, where) or "", new, where)}
+    view = workspace.View(root)
+    texts = {where: _profile_text(view.read(where) or "", new, where)}
     for path in dict.fromkeys((*files, *(output_path(t, {"operation_name": name}) for t in TEMPLATES))):
-        before = workspace.read(root, path) or ""
+        before = view.read(path) or ""
         texts[path] = render.restamp(before, files.get(path, before), *hashes)
-    changed = {path: text for path, text in texts.items() if text != workspace.read(root, path)}
-    return tuple(Change(path, text, workspace.base_of(root, path)) for path, text in changed.items())
+    return tuple(view.change(path, text) for path, text in texts.items() if text != view.read(path))

@@ -14,13 +14,16 @@ from kernel_cases import ROOT
 from kernel_cases import load
 
 from liger_dev import analyzer
+from liger_dev import edits
 from liger_dev import generator
 from liger_dev import workspace
 from liger_dev.errors import HandEdited
+from liger_dev.errors import StaleWorkspace
 from liger_dev.generator import TEMPLATES
 from liger_dev.generator import check
 from liger_dev.generator import generate
 from liger_dev.generator import kernel_files
+from liger_dev.records import ChangeSet
 from liger_dev.records import Tensor
 from liger_dev.records import digest
 from liger_dev.render import render
@@ -283,3 +286,27 @@ def test_literals_are_as_a_person_writes_them():
 
 def test_committed_kernels_are_as_generated():
     assert check(ROOT) == []
+
+
+@pytest.mark.parametrize("step", ["add_import", "add_function"])
+def test_exports_that_another_process_writes_meanwhile_are_not_lost(tmp_path, monkeypatch, step):
+    """Two commands in one workspace: the second's files come in place while the first renders its own."""
+    edit, name = getattr(edits, step), "kernels/functional.py" if step == "add_function" else "kernels/ops/__init__.py"
+    workspace.apply(tmp_path, skeleton(tmp_path), "before")
+    before = workspace.read(tmp_path, name)
+    line = "from kernels.ops.another import LigerAnotherFunction  # noqa: F401\n"
+    other = ChangeSet((workspace.View(tmp_path).change(name, before + line),))
+
+    def while_another_writes(*args, **kwargs):
+        monkeypatch.setattr(edits, step, edit)
+        workspace.apply(tmp_path, other, "other")
+        return edit(*args, **kwargs)
+
+    monkeypatch.setattr(edits, step, while_another_writes)
+    changes = generate(*load("rms_norm"), tmp_path)
+    with pytest.raises(StaleWorkspace, match="was changed on disk"):
+        workspace.apply(tmp_path, changes, "this")
+    assert workspace.read(tmp_path, name) == before + line
+    workspace.apply(tmp_path, generate(*load("rms_norm"), tmp_path), "again")
+    text = workspace.read(tmp_path, name)
+    assert line in text and "from kernels.ops.rms_norm import LigerRmsNormFunction" in text

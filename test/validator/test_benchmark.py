@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from liger_dev import workspace
 from liger_dev.bench import csv
 from liger_dev.benchmark import Benchmark
 from liger_dev.benchmark import recorded
 from liger_dev.benchmark import run_benchmark
+from liger_dev.errors import StaleWorkspace
+from liger_dev.records import Change
+from liger_dev.records import ChangeSet
 from liger_dev.scratch import kernel_copy
 
 SCRIPT = "benchmark/scripts/benchmark_center.py"
@@ -47,10 +51,10 @@ def test_rows_are_merged_into_the_csv_and_plotted(center: Path):
     assert old == ()
     first = _run(center, ROWS)
     (center / DATA).parent.mkdir(parents=True, exist_ok=True)
-    (center / DATA).write_bytes(dict(first.data)[DATA])
+    (center / DATA).write_bytes(_of(first.data, DATA))
     second = _run(center, ROWS.replace("1.0", "1.5"))
     merged = center / "merged.csv"
-    merged.write_bytes(dict(second.data)[DATA])
+    merged.write_bytes(_of(second.data, DATA))
     assert [row.y_value_50 for row in csv.read(merged)] == [1.5, 2.0]
     ((path, picture),) = second.plots
     assert path == "benchmark/visualizations/center_speed_full.png"
@@ -58,9 +62,17 @@ def test_rows_are_merged_into_the_csv_and_plotted(center: Path):
     assert not second.fault
 
 
+def test_rows_that_another_process_writes_after_the_merge_are_not_lost(center: Path):
+    found = _run(center, ROWS)
+    workspace.apply(center, ChangeSet((Change(DATA, "another kernel's rows\n", ""),)), "other")
+    with pytest.raises(StaleWorkspace, match="was changed on disk"):
+        workspace.apply(center, ChangeSet(found.data), "this")
+    assert (center / DATA).read_text() == "another kernel's rows\n"
+
+
 def test_the_target_follows_the_environment(center: Path):
     found = _run(center, ROWS, {"LIGER_BENCH_TARGET": "mine"})
-    assert [path for path, _ in found.data] == ["benchmark/data/all_benchmark_data_mine.csv"]
+    assert [change.path for change in found.data] == ["benchmark/data/all_benchmark_data_mine.csv"]
 
 
 def test_the_tag_takes_the_kernel_s_place_among_the_providers(center: Path):
@@ -104,6 +116,10 @@ samples.keep(samples.path_beside(Path(sys.argv[2]), "center"), pair, [(1.0, 1.0)
 )
 
 
+def _of(changes: tuple[Change, ...], path: str) -> bytes:
+    return next(change.data() for change in changes if change.path == path)
+
+
 def _write(root: Path, files: tuple[tuple[str, bytes], ...]) -> None:
     for path, data in files:
         (root / path).parent.mkdir(parents=True, exist_ok=True)
@@ -113,7 +129,7 @@ def _write(root: Path, files: tuple[tuple[str, bytes], ...]) -> None:
 def test_what_was_measured_of_this_very_op_file_is_found_again_and_no_other(center: Path):
     found = _run(center, KEEPS)
     assert [one.samples for one in found.samples] == [(1.0, 1.0), (2.0, 2.0)]
-    _write(center, (*found.data, *found.plots))
+    _write(center, (*((change.path, change.data()) for change in found.data), *found.plots))
     with kernel_copy("center", center) as copy:
         again = recorded(copy, {})
         assert again is not None and again.rows == found.rows and again.samples == found.samples
