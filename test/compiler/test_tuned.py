@@ -142,7 +142,6 @@ def test_launches_take_what_the_table_has(told):
         "grid": 3,
         "BLOCK_ROWS": 2,
         "BLOCK_COLS": 64,
-        "LATE": False,
         "num_warps": 2,
     }
     backward = after["_rms_norm_backward_kernel"]
