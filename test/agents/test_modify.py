@@ -24,6 +24,7 @@ from liger_dev.records import Reference
 from liger_dev.records import Tensor
 from liger_dev.records import digest
 from liger_dev.scratch import hashes
+from liger_dev.workspace import View
 
 OP = "kernels/ops/center.py"
 TEST = "test/kernels/test_center.py"
@@ -127,7 +128,7 @@ def test_generating_again_does_not_undo_a_change_unasked(serve, center):
     profile = profile_of(center)
     reference = Reference("center", (center / "kernels/reference/center.py").read_text(), X, (), "test")
     with pytest.raises(HandEdited, match="undo what was changed in the kernel as asked: use eight warps"):
-        _refuse_undoing(center, profile, {OP: "another text"})
+        _refuse_undoing(View(center), profile, {OP: "another text"})
     again = generate(reference, profile, center, overwrite=True, op_text=OTHER_OP)
     contents = {c.path: c.content for c in again.changes}
     assert "modified" not in parse_profile(contents[PROFILE], PROFILE).provenance
