@@ -11,7 +11,6 @@ from liger_dev.compiler.ir import Value
 from liger_dev.compiler.kernel_text import KernelText
 from liger_dev.compiler.layout import SCANS
 from liger_dev.compiler.naming import unique
-from liger_dev.compiler.needs import RESERVED
 from liger_dev.compiler.ops import ATOM
 from liger_dev.compiler.schedule import Accumulator
 from liger_dev.compiler.schedule import KernelSpec
@@ -79,7 +78,7 @@ class WholeRows(Statements):
 
     def _sum_of(self, kept: Value) -> str:
         """The name of the sum that several accumulators share but for their factors."""
-        return unique(f"{self.name_of(kept)}_sum", {*self.speller.bound.values(), *RESERVED})
+        return unique(f"{self.name_of(kept)}_sum", {*self.speller.bound.values(), *self.taken})
 
     def _in_one_number(self, acc: Accumulator) -> bool:
         """Whether a program keeps a total as one number. Where nothing else waits for all of a program's lanes, each of

@@ -9,7 +9,6 @@ from liger_dev.compiler.ir import Value
 from liger_dev.compiler.layout import SCANS
 from liger_dev.compiler.naming import unique
 from liger_dev.compiler.needs import FILL
-from liger_dev.compiler.needs import RESERVED
 from liger_dev.compiler.passes import Pass
 from liger_dev.compiler.passes import arrange
 from liger_dev.compiler.schedule import Store
@@ -143,7 +142,7 @@ class LoopedRows(Statements):
         for correction in (c for c in self.spec.corrections if c.store in one.stores):
             self.bind(correction.position)
             at, name = self.speller.text(correction.position), correction.store.place.name
-            self.names.setdefault(correction.value, unique(f"{name}_at_{at}", {*RESERVED, *self.names.values()}))
+            self.names.setdefault(correction.value, unique(f"{name}_at_{at}", {*self.taken, *self.names.values()}))
             self._bind_in_order([correction.value])
             pointer = f"{name}_ptr + rows * n_cols + {at}"
             line = f"tl.store({pointer}, {self.speller.text(correction.value)}, mask={inside_row(at)})"
@@ -237,7 +236,7 @@ class LoopedRows(Statements):
         x = self.speller.text(peak.args[0])
         lane = self.lanes.of(peak.args[0])
         inner = x if lane == -math.inf else f'tl.where(mask, {x}, float("-inf"))'
-        new_max, shift = (unique(name, {*self.names.values()}) for name in ("new_max", "shift"))
+        new_max, shift = (unique(name, {*self.names.values(), *self.taken}) for name in ("new_max", "shift"))
         shifted_by = f'tl.where({new_max} == float("-inf"), 0.0, {new_max})  # no NaN while all is -inf'
         if total.args[0].args[0].args[1] is not peak:
             shifted_by = f'tl.where(tl.abs({new_max}) == float("inf"), 0.0, {new_max})  # inf - inf is NaN'

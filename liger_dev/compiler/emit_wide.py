@@ -3,7 +3,6 @@
 from liger_dev.compiler.emit_looped import LoopedRows
 from liger_dev.compiler.ir import Value
 from liger_dev.compiler.naming import unique
-from liger_dev.compiler.needs import RESERVED
 from liger_dev.compiler.passes import Pass
 
 _LANES = "tl.zeros((BLOCK_ROWS, BLOCK_COLS), dtype=tl.float32)"
@@ -46,7 +45,8 @@ class WideRows(LoopedRows):
         self.block.body += [
             f"{apart} = tl.where(mask, {x} - {means}, 0.0)",
             f"{means} += {apart} * (BLOCK_COLS / (start + BLOCK_COLS))",
-            f"{self.name_of(second)}_lanes += {apart} * {apart} * (start / (start + BLOCK_COLS))",
+            # Not the square first, which may be too large: it counts for nothing in the first block.
+            f"{self.name_of(second)}_lanes += {apart} * ({apart} * (start / (start + BLOCK_COLS)))",
         ]
 
     def _totals(self, one: Pass) -> list[str]:
@@ -66,4 +66,4 @@ class WideRows(LoopedRows):
 
     def _own(self, name: str) -> str:
         """A name for what is no value of the graph."""
-        return unique(name, {*self.names.values(), *RESERVED})
+        return unique(name, {*self.names.values(), *self.taken})

@@ -12,29 +12,11 @@ from liger_dev.compiler.layout import WHOLE_ROW
 from liger_dev.compiler.ops import OPS
 from liger_dev.compiler.padding import Lane
 from liger_dev.compiler.padding import Lanes
+from liger_dev.compiler.reserved import KERNELS
 from liger_dev.compiler.schedule import KernelSpec
 
 # The largest expression, in operations, that stands inside another one without a name of its own.
 _INLINE = 5
-RESERVED = {
-    "rows",
-    "cols",
-    "mask",
-    "row_mask",
-    "col_mask",
-    "offsets",
-    "block",
-    "group",
-    "member",
-    "number",
-    "n_blocks",
-    "start",
-    "stretch",
-    "n_rows",
-    "n_cols",
-    "n_elements",
-    "tl",
-}
 FILL = {
     "max": -math.inf,
     "argmax": -math.inf,
@@ -48,7 +30,8 @@ FILL = {
 
 
 class Needs:
-    """What one kernel computes. `uses` counts who reads a value, `named` are those on a line of their own; `fills` are what
+    """What one kernel computes. `uses` counts who reads a value, `named` are those on a line of their own, whose names are
+    none of those `taken`; `fills` are what
     masked loads put into padded columns, `lanes` and `row_lanes` tell what values hold there and in padded rows."""
 
     def __init__(self, graph: Graph, spec: KernelSpec) -> None:
@@ -62,6 +45,7 @@ class Needs:
         positions = (position for _, position in self.singles.values())
         self.values = sorted(graph.walk([*roots, *positions], [*spec.loads, *self.singles]), key=lambda v: v.index)
         self.uses = self._count_uses(roots)
+        self.taken = KERNELS | {v.attr("name") for v in self.values if v.op == "param"}
         self.names = self._local_names()
         self.fills, self.lanes = self._choose_fills()
         row_fills = {v: self.fills.get(v, 0.0) for v in spec.loads if self.kind(v) in ("tile", "row")}
@@ -105,7 +89,7 @@ class Needs:
         for value, place in self.spec.loads.items():
             if value in self.uses:
                 names[value] = self.graph.names.get(value, place.name)
-        reserved = RESERVED | {s for s in self.graph.sizes}
+        reserved = self.taken | {s for s in self.graph.sizes}
         return {v: f"{n}_value" if n in reserved else n for v, n in names.items()}
 
     def _choose_fills(self) -> tuple[dict[Value, Lane], Lanes]:

@@ -10,6 +10,11 @@ WRAPPERS = frozenset(
     "NUM_STAGES RELOAD LATE".split()
 )
 
+KERNELS = frozenset(
+    "rows cols mask row_mask col_mask offsets block group member number n_blocks start stretch n_rows n_cols n_elements "
+    "tl".split()
+)
+
 
 def local_name(name: str, inputs: Iterable[str]) -> str:
     """What a local of the reference is called in kernels and wrappers, where `dx` is the gradient of x."""
@@ -21,7 +26,7 @@ def refuse_taken(reference: Reference) -> None:
     tensors = [tensor.name for tensor in reference.tensors]
     made = {form.format(n): n for n in tensors for form in ("d{}", "d{}_partial", "d{}_rows", "needs_d{}")}
     for name in (*tensors, *(scalar.name for scalar in reference.scalars)):
-        if name in WRAPPERS:
+        if name in WRAPPERS or name in KERNELS and name not in tensors:
             reason = "kernels and their wrappers use it"
         elif name in made:
             reason = f"it is that of the gradient of {made[name]}"

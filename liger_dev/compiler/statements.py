@@ -17,7 +17,6 @@ from liger_dev.compiler.moves import bounds
 from liger_dev.compiler.naming import suggest
 from liger_dev.compiler.naming import unique
 from liger_dev.compiler.needs import FILL
-from liger_dev.compiler.needs import RESERVED
 from liger_dev.compiler.needs import Needs
 from liger_dev.compiler.padding import Lane
 from liger_dev.compiler.precision import exact_quotients
@@ -151,7 +150,7 @@ class Statements(Needs):
             tile, position = self.singles[value]
             self.bind(position)
             at = f"{self.spec.loads[tile].name}_at_{self.speller.text(position)}"
-            self.names.setdefault(value, unique(at, {*RESERVED, *self.names.values()}))
+            self.names.setdefault(value, unique(at, {*self.taken, *self.names.values()}))
             self._assign(value, self._element(tile, position), self.block.body)
             return
         for arg in value.args:
@@ -187,7 +186,7 @@ class Statements(Needs):
 
     def name_of(self, value: Value) -> str:
         if value not in self.names:
-            taken = {*self.speller.bound.values(), *RESERVED, *self.names.values()}
+            taken = {*self.speller.bound.values(), *self.taken, *self.names.values()}
             self.names[value] = unique(suggest(value, self.speller.bound), taken)
         return self.names[value]
 
@@ -209,7 +208,7 @@ class Statements(Needs):
         if _counted_by(place):
             return f"{place.name}_ptr + {text}"
         if text not in self.shared:
-            self.shared[text] = unique(f"{owner}_offsets", {*self.shared.values(), *RESERVED})
+            self.shared[text] = unique(f"{owner}_offsets", {*self.shared.values(), *self.taken})
             self._outside(kind, place.axes, self.block.addresses).append(f"{self.shared[text]} = {text}")
         return f"{place.name}_ptr + {self.shared[text]}"
 

@@ -18,6 +18,7 @@ from liger_dev.compiler.reserved import refuse_taken
 from liger_dev.errors import BadInput
 from liger_dev.errors import Unsupported
 from liger_dev.records import Reference
+from liger_dev.records import Scalar
 from liger_dev.records import Tensor
 
 X = "x: torch.Tensor"
@@ -251,6 +252,13 @@ def test_an_argument_does_not_take_a_name_that_kernels_need(name, reason):
     tensors = (Tensor("x", ROWS), Tensor(name, ROWS))
     with pytest.raises(Unsupported, match=f"an argument can't have the name {name}: {reason}"):
         refuse_taken(Reference("op", "", tensors, (), "op.py"))
+
+
+@pytest.mark.parametrize("name", ["start", "mask", "rows"])
+def test_a_number_does_not_take_a_name_that_kernels_count_with(name):
+    with pytest.raises(Unsupported, match=f"an argument can't have the name {name}"):
+        refuse_taken(Reference("op", "", (Tensor("x", ROWS),), (Scalar(name, "float", 2.0),), "op.py"))
+    refuse_taken(Reference("op", "", (Tensor("x", ROWS), Tensor(name, ROWS)), (), "op.py"))
 
 
 def test_a_binary_cross_entropy_has_the_dtype_of_its_target_whatever_weighs_it():

@@ -74,11 +74,26 @@ def test_a_width_that_a_reviewer_fixed_has_one():
     assert names(op) == ["_layer_norm_forward_kernel"] and any("LATE=" in line for line in op["forward_body"])
 
 
+@pytest.mark.parametrize("name", ["apart", "seen", "lane_means", "total", "shift", "rstd"])
+def test_locals_make_way_for_a_number_of_the_same_name(name):
+    body = f"return torch.nn.functional.layer_norm(x, x.shape[-1:], weight, None, 1e-5) * {name}"
+    made = written(f"x: torch.Tensor, weight: torch.Tensor, {name}: float = 2.0", body, x=SHAPES["x"], weight=("H",))
+    kernels = [kernel for kernel in compile_op(made, {}).op["op"]["kernels"] if "_forward" in kernel["name"]]
+    assert len(kernels) == 2 and all(f"{name}: tl.constexpr" in kernel["parameters"] for kernel in kernels)
+    for line in (line.strip() for kernel in kernels for line in kernel["lines"]):
+        assert not line.startswith((f"{name} = ", f"{name} += "))
+
+
 def inputs(n_cols):
     """Rows far from zero, which cost a plain sum of squares its digits."""
     generator = torch.Generator().manual_seed(n_cols)
     x = torch.randn(2, 3, n_cols, generator=generator) + torch.tensor([0.0, 300.0, -70.0])[:, None]
     return [x, torch.randn(n_cols, generator=generator), torch.randn(n_cols, generator=generator)]
+
+
+def huge():
+    """Rows of one number each, whose square is no number."""
+    return [torch.full((2, 3, 40), 2.0**80), *inputs(40)[1:]]
 
 
 def eager(name):
@@ -102,6 +117,9 @@ def in_triton(tmp_path_factory):
         for size in SIZES:
             (folder / f"{name}_{size}.py").write_text(render(OP, named))
             given[f"{name}_{size}"] = (named["function_class_name"], inputs(size), [torch.randn(2, 3, size)])
+        if name == "layer_norm":
+            (folder / f"{name}_huge.py").write_text(render(OP, named))
+            given[f"{name}_huge"] = (named["function_class_name"], huge(), [torch.randn(2, 3, 40)])
     torch.save(given, folder / "given.pt")
     path = os.pathsep.join([str(REPO), str(Path(__file__).parent)])
     env = {**os.environ, "PYTHONPATH": path, "TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
@@ -125,3 +143,12 @@ def test_a_wide_row_is_what_a_held_one_is(name, size, dtype, in_triton):
     ):
         torch.testing.assert_close(wide.double(), right, rtol=tolerance, atol=tolerance)
         torch.testing.assert_close(wide, held, rtol=tolerance, atol=tolerance)
+
+
+def test_a_row_of_one_huge_number_has_no_variance(in_triton):
+    given, found = in_triton
+    _, (x, _, bias), _ = given["layer_norm_huge"]
+    wide, held = (found["layer_norm_huge", torch.float32, way] for way in (True, False))
+    assert torch.equal(wide[0], bias.expand_as(x)) and torch.equal(held[0], wide[0])
+    for one, other in zip(wide[1:], held[1:], strict=True):
+        torch.testing.assert_close(one, other)

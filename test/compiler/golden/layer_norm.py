@@ -98,7 +98,7 @@ def _layer_norm_forward_wide_kernel(
 
         apart = tl.where(mask, x - lane_means, 0.0)
         lane_means += apart * (BLOCK_COLS / (start + BLOCK_COLS))
-        sum_of_squares_lanes += apart * apart * (start / (start + BLOCK_COLS))
+        sum_of_squares_lanes += apart * (apart * (start / (start + BLOCK_COLS)))
     seen = tl.cdiv(n_cols - tl.arange(0, BLOCK_COLS), BLOCK_COLS)[None, :]  # by each lane
     total = tl.sum(lane_means * seen, axis=1, keep_dims=True)
     apart = lane_means - total / n_cols
